@@ -26,20 +26,16 @@ class Step:
         For a ref that is no release the newest base counts as the nearest.
         """
         try:
-            wanted = Version(ref.removeprefix("v"))
+            wanted = _position(ref)
         except InvalidVersion:
-            wanted = None
-        bases = sorted(
-            {Version(p.base[1:]) for p in self.variants} | ({wanted} if wanted else set())
-        )
-        place = {base: index for index, base in enumerate(bases)}
-        target = place[wanted] if wanted else len(bases)
-        return tuple(
-            sorted(
-                self.variants,
-                key=lambda p: (abs(place[Version(p.base[1:])] - target), p.file),
-            )
-        )
+            wanted = max(_position(patch.base) for patch in self.variants)
+        return tuple(sorted(self.variants, key=lambda p: (abs(_position(p.base) - wanted), p.file)))
+
+
+def _position(release: str) -> int:
+    """Return where a release stands on a line: minor releases are far apart, micro ones near."""
+    version = Version(release.removeprefix("v"))
+    return (version.major * 1000 + version.minor) * 1000 + version.micro
 
 
 @dataclass(frozen=True)
