@@ -12,6 +12,9 @@ import shutil
 import stat
 import subprocess
 import tempfile
+import threading
+import time
+import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -20,6 +23,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from filelock import FileLock, Timeout
 from git.cmd import Git as GitPython
 from git.exc import GitCommandError, GitCommandNotFound
 from gitdb.base import IStream
@@ -28,6 +32,9 @@ from gitdb.db import LooseObjectDB
 from tools.errors import BadInput, EnvironmentLacks, ToolError
 
 MINIMUM_VERSION = (2, 38)  # the first with `merge-tree --write-tree`
+QUARANTINE = "quarantine"  # below the git directory
+STALE_LOCK_SECONDS = 2.0
+_GUARD = "lock"
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 REGULAR, EXECUTABLE, SYMLINK, SUBMODULE, DIRECTORY = (
     "100644",
@@ -206,6 +213,7 @@ class Git:
         stdin: bytes = b"",
         ok: tuple[int, ...] = (0,),
         environment: Mapping[str, str] | None = None,
+        network: bool = False,
     ) -> Result:
         """Run one git command.
 
@@ -214,14 +222,17 @@ class Git:
             stdin: What the command reads.
             ok: The exit statuses that are not an error.
             environment: Variables to set on top of the pinned ones.
+            network: Whether the command talks to another repository: it then finds the user's
+                configuration, credentials and ssh, beneath the pinned settings.
 
         Raises:
             ToolError: The command failed; the message is the last line that it printed.
             EnvironmentLacks: git is missing, or the disk is full.
         """
-        process = self._start(
-            arguments, {**self._variables(), **(environment or {})}, subprocess.PIPE
-        )
+        variables = {**self._variables(), **(environment or {})}
+        if network:
+            variables = {k: v for k, v in variables.items() if k not in _CUTS_OFF_USER}
+        process = self._start(arguments, variables, network=network)
         stdout, stderr = process.communicate(stdin)
         result = Result(process.returncode, stdout, stderr)
         if result.status not in ok:
@@ -229,20 +240,21 @@ class Git:
         return result
 
     def _start(
-        self, arguments: Iterable[str | bytes], variables: Mapping[str, str], stdin: int
+        self,
+        arguments: Iterable[str | bytes],
+        variables: Mapping[str, str],
+        *,
+        network: bool = False,
     ) -> "subprocess.Popen[bytes]":
-        # GitPython starts from os.environ and can only add: what it must not pass on goes first.
-        for name in [n for n in os.environ if n.startswith("GIT_") and n not in variables]:
-            if name not in _KEPT_VARIABLES:
-                del os.environ[name]
         words = [os.fsdecode(argument) for argument in arguments]
         try:
-            started = GitPython(str(self.directory)).execute(
-                ["git", f"--git-dir={self.directory}", *words],
-                as_process=True,
-                istream=stdin,
-                env=dict(variables),
-            )
+            with _without_foreign_variables(_NETWORK_VARIABLES if network else frozenset()):
+                started = GitPython(str(self.directory)).execute(
+                    ["git", f"--git-dir={self.directory}", *words],
+                    as_process=True,
+                    istream=subprocess.PIPE,
+                    env=dict(variables),
+                )
         except GitCommandNotFound as error:
             raise EnvironmentLacks(
                 "git was not found on PATH", "install git 2.38 or newer"
@@ -266,7 +278,7 @@ class Git:
 
     @cached_property
     def _reader(self) -> "_CatFile":
-        return _CatFile(self._start(["cat-file", "--batch"], self._variables(), subprocess.PIPE))
+        return _CatFile(self._start(["cat-file", "--batch"], self._variables()))
 
     def close(self) -> None:
         """End the background reader, if one was started; the next read starts another."""
@@ -291,7 +303,15 @@ class Git:
         Args:
             name: An id or a revision such as ``refs/x^{tree}`` or ``<commit>:path``.
         """
-        return self._reader.get(name.encode("utf-8", "surrogateescape"))
+        try:
+            return self._reader.get(name.encode("utf-8", "surrogateescape"))
+        except (BrokenPipeError, EOFError) as error:
+            # It ends by itself only when it meets an object that it cannot unpack.
+            self.close()
+            raise ToolError(
+                f"{self.directory} is damaged: git cannot read {name}",
+                "`python -m tools store gc` checks it, and builds it anew",
+            ) from error
 
     def resolve(self, revision: str) -> str | None:
         """Return the id that ``revision`` names, or None."""
@@ -481,6 +501,7 @@ class Git:
             EnvironmentLacks: The disk is full or not writable.
         """
         line = author.line()
+        self._clear_stale_locks(ref)
         stream = [
             b"feature done\ncommit %s\n" % ref.encode(),
             b"author %s\ncommitter %s\n" % (line, line),
@@ -511,7 +532,25 @@ class Git:
     def update_ref(self, name: str, new: str, old: str | None = None) -> None:
         """Point a ref at ``new``; with ``old``, only where it points there now ("" = absent)."""
         command = f"update {name}\0{new}\0" + ("" if old is None else (old or "0" * 40)) + "\0"
+        self._clear_stale_locks(name)
         self.run("update-ref", "-z", "--stdin", stdin=command.encode())
+
+    def delete_refs(self, names: Iterable[str]) -> None:
+        """Remove refs; those that do not exist are no error."""
+        found = list(names)
+        if found:
+            self._clear_stale_locks(*found, "packed-refs")
+            commands = "".join(f"delete {name}\0\0" for name in found)
+            self.run("update-ref", "-z", "--stdin", stdin=commands.encode())
+
+    def _clear_stale_locks(self, *names: str) -> None:
+        """Remove the lock files that a killed git left; git holds one for milliseconds."""
+        for name in names:
+            lock = self.directory / f"{name}.lock"
+            with contextlib.suppress(FileNotFoundError):
+                while (age := time.time() - lock.stat().st_mtime) < STALE_LOCK_SECONDS:
+                    time.sleep(min(0.05, max(0.0, STALE_LOCK_SECONDS - age)))
+                lock.unlink()
 
     def refs(self, prefix: str) -> dict[str, str]:
         """Return ref name -> object id for every ref below ``prefix`` (``refs/x/``)."""
@@ -525,16 +564,16 @@ class Git:
 
         Nothing written inside stays unless :meth:`keep` is called on what is yielded. A directory
         left by a killed process is harmless and is removed by ``store gc``.
+
+        Raises:
+            EnvironmentLacks: The repository is not writable.
         """
-        parent = self.directory / "quarantine"
-        parent.mkdir(exist_ok=True)
-        path = Path(tempfile.mkdtemp(dir=parent))
-        inner = Git(self.directory, quarantine=path)
-        try:
-            yield inner
-        finally:
-            inner.close()
-            _remove_tree(path)
+        with guarded_directory(self.directory / QUARANTINE) as path:
+            inner = Git(self.directory, quarantine=path)
+            try:
+                yield inner
+            finally:
+                inner.close()
 
     def keep(self, *tips: str) -> None:
         """Move what ``tips`` reach out of the quarantine into the repository.
@@ -567,7 +606,54 @@ class Git:
             )
 
 
-_KEPT_VARIABLES = frozenset({"GIT_PYTHON_GIT_EXECUTABLE", "GIT_PYTHON_TRACE"})
+_KEPT_VARIABLES = frozenset({"GIT_PYTHON_GIT_EXECUTABLE", "GIT_PYTHON_TRACE", "GIT_EXEC_PATH"})
+# What reaching another repository may need of the user's environment.
+_NETWORK_VARIABLES = frozenset(
+    {
+        "GIT_ASKPASS",
+        "GIT_CONFIG_GLOBAL",
+        "GIT_CONFIG_SYSTEM",
+        "GIT_HTTP_PROXY_AUTHMETHOD",
+        "GIT_PROXY_COMMAND",
+        "GIT_PROXY_SSL_CAINFO",
+        "GIT_SSH",
+        "GIT_SSH_COMMAND",
+        "GIT_SSH_VARIANT",
+        "GIT_SSL_CAINFO",
+        "GIT_SSL_CAPATH",
+        "GIT_SSL_CERT",
+        "GIT_SSL_KEY",
+        "GIT_SSL_NO_VERIFY",
+    }
+)
+_CUTS_OFF_USER = frozenset(
+    {
+        "GIT_CONFIG_NOSYSTEM",
+        "GIT_CONFIG_SYSTEM",
+        "GIT_CONFIG_GLOBAL",
+        "HOME",
+        "XDG_CONFIG_HOME",
+    }
+)
+_environment_lock = threading.Lock()
+
+
+@contextlib.contextmanager
+def _without_foreign_variables(also_kept: frozenset[str]) -> Iterator[None]:
+    """Hide git's own variables from what is started inside.
+
+    GitPython starts from ``os.environ`` and can only add, and a git hook, for one, sets
+    ``GIT_DIR`` and ``GIT_INDEX_FILE``.
+    """
+    kept = _KEPT_VARIABLES | also_kept
+    with _environment_lock:
+        hidden = {n: v for n, v in os.environ.items() if n.startswith("GIT_") and n not in kept}
+        for name in hidden:
+            del os.environ[name]
+        try:
+            yield
+        finally:
+            os.environ.update(hidden)
 
 
 @dataclass(frozen=True)
@@ -602,6 +688,7 @@ class _CatFile:
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         self._process = process
+        self._end = weakref.finalize(self, _end, process)  # also for whoever forgets to close
         self._seen: dict[bytes, tuple[str, str, bytes]] = {}
 
     def get(self, name: bytes) -> tuple[str, str, bytes] | None:
@@ -617,11 +704,13 @@ class _CatFile:
         head = stdout.readline()
         words = head.split()
         if not head:
-            raise ToolError("git cat-file ended without an answer")
+            raise EOFError
         if len(words) != 3 or words[1] not in (b"blob", b"tree", b"commit", b"tag"):
             return None
         size = int(words[2])
         content = stdout.read(size + 1)[:size]
+        if len(content) != size:
+            raise EOFError
         found = (words[0].decode(), words[1].decode(), content)
         # Only ids always name the same content; a revision may move while this process runs.
         oid, _, suffix = name.partition(b"^")
@@ -632,8 +721,12 @@ class _CatFile:
         return found
 
     def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self._process.communicate()
+        self._end()
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    with contextlib.suppress(OSError):
+        process.communicate()
 
 
 def _parse_tree(content: bytes) -> dict[bytes, Entry]:
@@ -658,9 +751,55 @@ def _failure(arguments: tuple[str | bytes, ...], result: Result) -> ToolError:
     while words[:1] == ["-c"]:
         words = words[2:]
     text = f"git {words[0]}: {line}"
-    if "No space left on device" in result.stderr.decode("utf-8", "replace"):
+    printed = result.stderr.decode("utf-8", "replace")
+    if "No space left on device" in printed or "Disk quota exceeded" in printed:
         return EnvironmentLacks(text, "free some disk space")
+    if "Read-only file system" in printed or "insufficient permission" in printed:
+        return EnvironmentLacks(text, "make it writable")
     return ToolError(text)
+
+
+@contextlib.contextmanager
+def guarded_directory(parent: Path) -> Iterator[Path]:
+    """Yield a new directory below ``parent``, removed at the end.
+
+    A lock file inside is held meanwhile, so that :func:`remove_abandoned` can tell a directory in
+    use from one that a killed process left.
+
+    Raises:
+        EnvironmentLacks: ``parent`` is full or not writable.
+    """
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        path = Path(tempfile.mkdtemp(dir=parent))
+        lock = FileLock(path / _GUARD)
+        lock.acquire(timeout=0)
+    except OSError as error:
+        raise EnvironmentLacks(
+            f"cannot write to {parent}: {error.strerror or error}", "free some disk space"
+        ) from error
+    try:
+        yield path
+    finally:
+        # Removed while held: no one may take it for abandoned in between.
+        _remove_tree(path)
+        lock.release()
+
+
+def remove_abandoned(parent: Path) -> tuple[str, ...]:
+    """Remove the directories below ``parent`` that killed processes left; return their names."""
+    removed = []
+    for path in sorted(parent.iterdir()) if parent.is_dir() else []:
+        # One younger than this may not have its lock file yet.
+        if time.time() - path.stat().st_mtime < STALE_LOCK_SECONDS:
+            continue
+        try:
+            with FileLock(path / _GUARD, timeout=0):
+                _remove_tree(path)
+                removed.append(path.name)
+        except (Timeout, OSError):
+            continue
+    return tuple(removed)
 
 
 def _remove_tree(path: Path) -> None:
