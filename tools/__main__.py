@@ -1,0 +1,51 @@
+"""``python -m tools``: run a command, and end every failure in one line and an exit code."""
+
+import errno
+import signal
+import sys
+from types import FrameType
+
+from rich.console import Console
+from rich.markup import escape
+
+from tools.errors import EnvironmentLacks, ToolError
+
+_LACKING = {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS}
+
+
+def main() -> int:
+    """Run the command line and return the exit code that DESIGN's table in errors.py names."""
+    signal.signal(signal.SIGTERM, _terminate)
+    console = Console(stderr=True)
+    try:
+        from tools.cli import app  # noqa: PLC0415  (a signal during the imports must end cleanly)
+
+        app(standalone_mode=True)
+    except ToolError as error:
+        return _tell(console, error)
+    except KeyboardInterrupt:
+        console.print("interrupted; run the same command again to go on")
+        return 130
+    except BrokenPipeError:
+        return 141
+    except OSError as error:
+        if error.errno not in _LACKING:
+            raise
+        where = f"{error.filename}: " if error.filename else ""
+        return _tell(console, EnvironmentLacks(f"{where}{error.strerror}", "free space or rights"))
+    return 0
+
+
+def _tell(console: Console, error: ToolError) -> int:
+    console.print(f"[red]error:[/] {escape(error.message)}", highlight=False, soft_wrap=True)
+    if error.hint:
+        console.print(f"[yellow]hint:[/] {escape(error.hint)}", highlight=False, soft_wrap=True)
+    return error.exit_code
+
+
+def _terminate(_number: int, _frame: FrameType | None) -> None:
+    raise SystemExit(128 + signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

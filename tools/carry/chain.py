@@ -1,0 +1,163 @@
+"""The whole series and the overlay on a ref: a chain of commits, one a patch, one for the overlay.
+
+Everything is written to a quarantine of the store and kept only when the chain is complete. The
+same patches, overlay and upstream commit give the same commit ids on every machine.
+"""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from tools.carry.ladder import climb
+from tools.carry.outcome import Carried, Outcome, PatchOutcome
+from tools.carry.written import Written, read_written, write_patch
+from tools.git import REGULAR, Commit, Entry, Git, GitTree, Person
+from tools.overlay import Laid, Overlay, unmet
+from tools.series import Patch, Series, Step
+from tools.upstream import Upstream
+
+COMMITTER = ("vllm-exaone", "vllm-exaone@invalid")
+WRITTEN_REFS = "refs/written/"
+CARRIED_REFS = "refs/carried/"
+_FORMAT = "1"  # of what WRITTEN_REFS hold; a change of it leaves older ones to `store gc`
+
+
+@dataclass(frozen=True)
+class Carrier:
+    """Carries one series and overlay to any number of refs.
+
+    Args:
+        git: The store.
+        series: The patches.
+        overlay: The overlay.
+        base_of: Returns the upstream commit of a base release such as ``v0.19.1``, importing it
+            into the store where it is not there yet.
+    """
+
+    git: Git
+    series: Series
+    overlay: Overlay
+    base_of: Callable[[str], str]
+    _written: dict[str, Written] = field(default_factory=dict, repr=False)
+    _prefixes: dict[tuple[str, str], str] = field(default_factory=dict, repr=False)
+
+    def carry(self, upstream: Upstream, *, keep: bool = True) -> Carried:
+        """Bring the series and the overlay to ``upstream``.
+
+        Args:
+            upstream: Where to.
+            keep: Put the result into the store, under ``refs/carried/``; otherwise its objects
+                are gone when this returns, and only the outcome stays.
+
+        Raises:
+            BadInput: A patch does not fit the base that it names.
+        """
+        with self.git.quarantined() as git:
+            outcomes, tip = self._patches(git, upstream.commit, upstream.ref.name)
+            laid = self.overlay.choose(GitTree(git, upstream.commit))
+            commit = self._lay(git, tip, laid)
+            carried = Carried(upstream, commit, git.tree_of(commit), outcomes, laid)
+            fresh = {
+                WRITTEN_REFS + key: written.patched
+                for key, written in self._written.items()
+                if self.git.resolve(WRITTEN_REFS + key) is None
+            }
+            if keep:
+                fresh[f"{CARRIED_REFS}{upstream.source}/{upstream.ref.name}"] = commit
+            git.keep(*fresh.values())
+        for name, tip in fresh.items():
+            self.git.update_ref(name, tip)
+        return carried
+
+    # The chain ----------------------------------------------------------------------------------
+
+    def _patches(
+        self, git: Git, commit: str, ref: str, series: Series | None = None
+    ) -> tuple[tuple[PatchOutcome, ...], str]:
+        tree = GitTree(git, commit)
+        outcomes = []
+        tip = commit
+        for step in (series or self.series).steps:
+            outcome = self._step(git, step, ref, tree, tip)
+            outcomes.append(outcome)
+            tip = outcome.commit or tip
+        return tuple(outcomes), tip
+
+    def _step(self, git: Git, step: Step, ref: str, upstream: GitTree, tip: str) -> PatchOutcome:
+        first: PatchOutcome | None = None
+        for patch in step.nearest(ref):
+            why = unmet(patch.only_if, patch.skip_if, upstream)
+            if why:
+                tried = PatchOutcome(step.name, patch.file, patch.digest, Outcome.NOT_NEEDED, why)
+            else:
+                tried = self._try(git, patch, tip)
+            if tried.outcome not in (Outcome.CONFLICT, Outcome.NOT_NEEDED):
+                return tried
+            # A variant that conflicts says more than one that is not needed.
+            if first is None or (first.outcome, tried.outcome) == (
+                Outcome.NOT_NEEDED,
+                Outcome.CONFLICT,
+            ):
+                first = tried
+        if first is None:
+            raise ValueError(f"the step {step.name} has no patch")
+        return first
+
+    def _try(self, git: Git, patch: Patch, tip: str) -> PatchOutcome:
+        rung = climb(git, self._write(git, patch), git.tree_of(tip))
+        outcome = PatchOutcome(
+            patch.name,
+            patch.file,
+            patch.digest,
+            rung.outcome,
+            rung.rule,
+            rung.edits,
+            rung.conflicts,
+        )
+        if rung.outcome not in (Outcome.CLEAN, Outcome.STRUCTURAL):
+            return outcome
+        author = patch.author
+        committer = Person(*COMMITTER, author.when, author.zone)
+        commit = git.write_commit(Commit(rung.tree, (tip,), author, committer, patch.message))
+        return replace(outcome, commit=commit)
+
+    def _lay(self, git: Git, tip: str, laid: tuple[Laid, ...]) -> str:
+        files = [row.file for row in laid if row.laid]
+        edits: dict[bytes, Entry | None] = {}
+        for file in files:
+            path = file.target.encode()
+            edits[path] = Entry(path, REGULAR, git.write_blob(file.content))
+        before = git.tree_of(tip)
+        tree = git.edit_tree(before, edits)
+        if tree == before:
+            return tip
+        lines = "".join(f"{file.digest}  {file.target}\n" for file in files)
+        message = f"Lay the EXAONE-4.5 overlay over the tree\n\nSHA-256 of each file:\n\n{lines}"
+        # The overlay has no author date of its own; the newest patch's keeps the id reproducible.
+        when = max((patch.author.when for patch in self.series.patches), default=0)
+        person = Person(*COMMITTER, when)
+        return git.write_commit(Commit(tree, (tip,), person, person, message.encode()))
+
+    # The trees that patches were written on -----------------------------------------------------
+
+    def _write(self, git: Git, patch: Patch) -> Written:
+        before = self.series.before(patch.name)
+        base = self.base_of(patch.base)
+        parts = [_FORMAT, base, patch.digest, *(earlier.digest for earlier in before.patches)]
+        key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+        if key not in self._written:
+            known = self.git.resolve(WRITTEN_REFS + key)
+            self._written[key] = (
+                read_written(git, known)
+                if known
+                else write_patch(git, patch, self._prefix(git, before, patch.base, base))
+            )
+        return self._written[key]
+
+    def _prefix(self, git: Git, before: Series, ref: str, base: str) -> str:
+        """Return the tree of ``base`` with the earlier patches that are carried there."""
+        key = (base, before.steps[-1].name if before.steps else "")
+        if key not in self._prefixes:
+            _outcomes, tip = self._patches(git, base, ref, before)
+            self._prefixes[key] = git.tree_of(tip)
+        return self._prefixes[key]

@@ -1,0 +1,15 @@
+"""One outcome model, rendered for a terminal, for machines, as Markdown and as a page."""
+
+from tools.report.console import carry_table, tags_table
+from tools.report.data import carried_data, tags_data
+from tools.report.matrix import matrix_data, matrix_page, matrix_table
+
+__all__ = [
+    "carried_data",
+    "carry_table",
+    "matrix_data",
+    "matrix_page",
+    "matrix_table",
+    "tags_data",
+    "tags_table",
+]
