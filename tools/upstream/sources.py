@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from types import MappingProxyType
 
 from packaging.version import Version
 
@@ -100,7 +99,7 @@ def _described(store: Store, ref: Ref, commit: str, source: str) -> Upstream:
         store.git.tree_of(commit),
         source,
         facts.get("Kind", "commit"),
-        MappingProxyType(digests),
+        digests,
     )
 
 
