@@ -18,11 +18,11 @@ OVERLAY = read_overlay(ROOT / "vllm_exaone")
 MODEL = "vllm/model_executor/models/exaone4_5.py"
 # What each hook makes upstream import, and the overlay file that it then finds.
 PROMISES = [
-    ("0001-register-architectures", "Exaone4_5_ForConditionalGeneration", MODEL),
-    ("0001-register-architectures", "Exaone4_5_MTP", "vllm/model_executor/models/exaone4_5_mtp.py"),
-    ("0002-register-config", "Exaone4_5_Config", "vllm/transformers_utils/configs/exaone4_5.py"),
+    ("0001-register-model", "Exaone4_5_ForConditionalGeneration", MODEL),
+    ("0002-register-drafter", "Exaone4_5_MTP", "vllm/model_executor/models/exaone4_5_mtp.py"),
+    ("0003-register-config", "Exaone4_5_Config", "vllm/transformers_utils/configs/exaone4_5.py"),
     (
-        "0005-register-processor",
+        "0004-register-processor",
         "Exaone4_5_Processor",
         "vllm/transformers_utils/processors/exaone4_5.py",
     ),
@@ -166,10 +166,10 @@ def test_a_registered_module_is_there(have: tuple[int, ...]) -> None:
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
-        (READS_ONE_NAME, "0004-proposer-image-token@v0.11.0.patch"),
-        (COMPARES_WITH_ONE_MODEL, "0004-proposer-image-token@v0.11.2.patch"),
-        (LOOKS_INTO_A_LIST, "0004-proposer-image-token@v0.14.1.patch"),
-        (LOOKS_INTO_A_LIST_IN_ITS_BASE, "0004-proposer-image-token.patch"),
+        (READS_ONE_NAME, "0006-proposer-image-token@v0.11.0.patch"),
+        (COMPARES_WITH_ONE_MODEL, "0006-proposer-image-token@v0.11.2.patch"),
+        (LOOKS_INTO_A_LIST, "0006-proposer-image-token@v0.14.1.patch"),
+        (LOOKS_INTO_A_LIST_IN_ITS_BASE, "0006-proposer-image-token.patch"),
     ],
 )
 def test_one_variant_of_the_proposer_patch_fits_each_form(source: str, expected: str) -> None:
@@ -178,7 +178,7 @@ def test_one_variant_of_the_proposer_patch_fits_each_form(source: str, expected:
     )
     fitting = [
         patch.file
-        for patch in step("0004-proposer-image-token").variants
+        for patch in step("0006-proposer-image-token").variants
         if not unmet(patch.only_if, patch.skip_if, tree)
     ]
     assert fitting == [expected]
