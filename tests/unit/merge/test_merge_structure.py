@@ -1,0 +1,195 @@
+"""The merge on syntax: what lands, where, and what is refused."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from tools.merge import Edit, FileMerge, Rule, merge_file
+
+PATH = "pkg/mod.py"
+
+
+def carried(base: str, patched: str, target: str) -> tuple[str, FileMerge]:
+    done = merge_file(PATH, base.encode(), patched.encode(), target.encode())
+    assert not done.conflicts, list(map(str, done.conflicts))
+    return done.files[PATH].decode(), done
+
+
+def refused(
+    base: str, patched: str, target: str, elsewhere: Mapping[str, bytes] | None = None
+) -> str:
+    done = merge_file(PATH, base.encode(), patched.encode(), target.encode(), elsewhere)
+    assert done.conflicts
+    assert not done.files
+    assert all(conflict.target is not None for conflict in done.conflicts)
+    return "; ".join(map(str, done.conflicts))
+
+
+DICT = """\
+MODELS = {
+    "Alpha": ("alpha", "Alpha"),
+    "Beta": ("beta", "Beta"),
+    "Gamma": ("gamma", "Gamma"),
+}
+"""
+DICT_WITH_NEW = DICT.replace('    "Gamma"', '    "New": ("new", "New"),\n    "Gamma"')
+
+
+def test_entry_goes_after_the_nearest_surviving_neighbour() -> None:
+    target = DICT.replace('    "Beta": ("beta", "Beta"),\n', "").replace(
+        "}\n", '    "Delta": ("delta", "Delta"),\n}\n'
+    )
+    merged, done = carried(DICT, DICT_WITH_NEW, target)
+    assert merged == target.replace('    "Gamma"', '    "New": ("new", "New"),\n    "Gamma"')
+    assert done.rule is Rule.STRUCTURE
+    assert done.edits == (
+        Edit(
+            "insert",
+            done.edits[0].written,
+            done.edits[0].landed,
+            present=False,
+        ),
+    )
+    assert (done.edits[0].written.qualname, done.edits[0].written.line) == ("MODELS", 4)
+    assert (done.edits[0].landed.qualname, done.edits[0].landed.line) == ("MODELS", 3)
+
+
+def test_entry_that_upstream_has_at_another_place_is_present_and_not_doubled() -> None:
+    target = DICT.replace("}\n", '    "New": ("new", "New"),\n}\n')
+    merged, done = carried(DICT, DICT_WITH_NEW, target)
+    assert merged == target
+    assert [edit.present for edit in done.edits] == [True]
+
+
+def test_entry_that_upstream_has_with_another_value_is_refused() -> None:
+    target = DICT.replace("}\n", '    "New": ("other", "New"),\n}\n')
+    assert "added differently on both sides" in refused(DICT, DICT_WITH_NEW, target)
+
+
+def test_list_that_became_one_line() -> None:
+    base = 'X = [\n    "a",\n    "b",\n]\n'
+    patched = 'X = [\n    "a",\n    "new",\n    "b",\n]\n'
+    assert carried(base, patched, 'X = ["a", "b", "z"]\n')[0] == 'X = ["a", "new", "b", "z"]\n'
+
+
+def test_list_that_became_one_entry_a_line() -> None:
+    base = 'X = ["a", "b"]\n'
+    patched = 'X = ["a", "b", "new"]\n'
+    target = 'X = [\n    "a",\n    "b",\n    "z",\n]\n'
+    merged, _ = carried(base, patched, target)
+    assert merged == 'X = [\n    "a",\n    "b",\n    "new",\n    "z",\n]\n'
+
+
+def test_tuple_that_became_a_literal_under_another_name_is_followed_and_said() -> None:
+    base = 'from typing import Literal\n\nKINDS = ("a", "b", "c")\n'
+    patched = base.replace('"b", ', '"b", "new", ')
+    target = 'from typing import Literal\n\nKindNames = Literal[\n    "z",\n    "a",\n    "b",\n]\n'
+    target = target.replace('    "z",\n', "").replace('    "b",\n', '    "b",\n    "c",\n')
+    merged, done = carried(base, patched, target)
+    assert merged == target.replace('    "b",\n', '    "b",\n    "new",\n')
+    assert done.edits[0].written.qualname == "KINDS"
+    assert done.edits[0].landed.qualname == "KindNames"
+
+
+TWINS = """\
+class Left:
+    def run(self, x):
+        y = prepare(x)
+        return finish(y, mode="left")
+
+
+class Right:
+    def run(self, x):
+        y = prepare(x)
+        return finish(y, mode="right")
+"""
+
+
+def test_wrong_place_the_right_one_of_two_alike_classes_is_deleted_upstream() -> None:
+    patched = TWINS.replace('mode="left")', 'mode="left", strict=True)')
+    target = TWINS[TWINS.index("class Right") :]
+    assert "no counterpart" in refused(TWINS, patched, target)
+
+
+def test_wrong_place_the_same_edit_landed_upstream_in_the_sibling_only() -> None:
+    patched = TWINS.replace("prepare(x)\n", "prepare(x, fast=True)\n", 1)
+    head, _, tail = TWINS.partition("class Right")
+    target = head + "class Right" + tail.replace("prepare(x)", "prepare(x, fast=True)")
+    merged, done = carried(TWINS, patched, target)
+    assert merged == TWINS.replace("prepare(x)", "prepare(x, fast=True)")
+    assert [edit.present for edit in done.edits] == [False]
+
+
+def test_wrong_place_body_reindented_under_a_new_if() -> None:
+    base = "def f(x):\n    first = load(x, 1)\n    second = store(first, x)\n    return second\n"
+    patched = base.replace("    second", "    check(first, x)\n    second")
+    target = (
+        "def f(x):\n    if x.enabled:\n        first = load(x, 1)\n"
+        "        second = store(first, x)\n    return second\n"
+    )
+    merged, done = carried(base, patched, target)
+    assert merged == target.replace("        second", "        check(first, x)\n        second")
+    assert done.edits[0].landed.qualname == "f"
+
+
+def test_wrong_place_arguments_that_went_from_one_line_to_many() -> None:
+    base = "f(alpha, beta=1)\n"
+    patched = "f(alpha, beta=1, new=2)\n"
+    target = "f(\n    alpha,\n    beta=1,\n    other=3,\n)\n"
+    merged, _ = carried(base, patched, target)
+    assert merged == "f(\n    alpha,\n    beta=1,\n    new=2,\n    other=3,\n)\n"
+
+
+def test_wrong_place_list_that_was_sorted_again() -> None:
+    base = 'X = [\n    "c",\n    "a",\n    "b",\n]\n'
+    patched = base.replace('    "a",\n', '    "a",\n    "new",\n')
+    target = 'X = [\n    "a",\n    "b",\n    "c",\n]\n'
+    merged, _ = carried(base, patched, target)
+    assert merged == 'X = [\n    "a",\n    "new",\n    "b",\n    "c",\n]\n'
+
+
+@pytest.mark.parametrize("first_half", [2, 3])
+def test_wrong_place_dict_that_was_split_in_two(first_half: int) -> None:
+    lines = [f'    "{name}": run_{name},\n' for name in "abcdef"]
+    base = "M = {\n" + "".join(lines) + "}\n"
+    patched = base.replace(lines[3], '    "new": run_new,\n' + lines[3])
+    target = (
+        "M = {\n" + "".join(lines[:first_half]) + "}\nN = {\n" + "".join(lines[first_half:]) + "}\n"
+    )
+    assert "moved to another container" in refused(base, patched, target)
+
+
+def test_wrong_place_function_that_moved_to_a_base_class_in_another_file() -> None:
+    method = (
+        "    def load(self, model):\n        config = model.config\n"
+        "        if config.kind in [\n            'a',\n            'b',\n        ]:\n"
+        "            config.index = config.token\n        return config\n"
+    )
+    base = "class Proposer:\n    def other(self):\n        return 1\n\n" + method
+    patched = base.replace("            'b',\n", "            'b',\n            'new',\n")
+    target = base[: base.index("    def load")].replace("Proposer", "Proposer(Base)")
+    moved = "class Base:\n" + method.replace(
+        "            'b',\n", "            'z',\n            'b',\n"
+    )
+    done = merge_file(
+        PATH, base.encode(), patched.encode(), target.encode(), {"pkg/base.py": moved.encode()}
+    )
+    assert not done.conflicts
+    assert done.files[PATH] == target.encode()
+    want = moved.replace("            'b',\n", "            'b',\n            'new',\n")
+    assert done.files["pkg/base.py"] == want.encode()
+    (edit,) = done.edits
+    assert (edit.written.path, edit.written.qualname) == (PATH, "Proposer.load")
+    assert (edit.landed.path, edit.landed.qualname) == ("pkg/base.py", "Base.load")
+    assert edit.landed.line == want[: want.index("'new'")].count("\n") + 1
+
+
+def test_function_in_another_file_that_the_base_had_already_is_not_taken_for_moved() -> None:
+    method = "    def load(self, model):\n        config = model.config\n        return config\n"
+    base = "class A:\n    x = 1\n" + method
+    patched = base.replace("return config", "return config, 1")
+    other = {"pkg/b.py": ("class B:\n" + method).encode()}
+    done = merge_file(
+        PATH, base.encode(), patched.encode(), b"class A:\n    x = 1\n", other, elsewhere_base=other
+    )
+    assert done.conflicts

@@ -1,0 +1,220 @@
+"""Which member of one sequence is which member of the other."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from tools.merge.lines import match_pairs
+from tools.merge.syntax import Node, Role, tokens
+
+# Share of tokens that two nodes of a kind must have in common to be one node that was changed.
+_SIMILAR = 0.5
+# A statement of fewer tokens says too little to be found again away from its neighbours.
+_TELLING = 6
+
+_PARAMETERS = {
+    "default_parameter",
+    "typed_parameter",
+    "typed_default_parameter",
+    "identifier",
+    "list_splat_pattern",
+    "dictionary_splat_pattern",
+}
+
+Key = tuple[str, bytes]
+
+
+def key(node: Node) -> Key | None:
+    """Return the identity that a node keeps when its content changes, or None where it has none.
+
+    Definitions have their name, dictionary entries their key, keyword arguments and parameters
+    their name, names on an import themselves, plain list entries their text.
+    """
+    if node.role is Role.DEFINITION:
+        return "def", node.name.encode()
+    if node.role is Role.COMMENT or node.parent is None:
+        return None
+    if node.parent.role is Role.DECORATORS:
+        return "decorator", node.code
+    if node.parent.role is not Role.SEQUENCE or node.parent.kind == "concatenated_string":
+        return None
+    return _member_key(node, node.parent.kind)
+
+
+def _member_key(node: Node, container: str) -> Key | None:
+    if node.kind in ("pair", "keyword_argument"):
+        return node.kind, tokens(node.children[0].text)
+    if container.endswith("parameters") and node.kind in _PARAMETERS:
+        name = next((raw for raw in _walk(node) if raw.kind == "identifier"), node)
+        return "parameter", name.text
+    if container.startswith(("import", "future_import")) or node.role is Role.LEAF:
+        return "entry", node.code
+    if node.kind in ("attribute", "type", "dictionary_splat", "list_splat", "unary_operator"):
+        return "entry", node.code
+    return None
+
+
+def _walk(node: Node) -> list[Node]:
+    if node.role is Role.LEAF:
+        return [node]
+    return _walk(node.children[0]) + [node for c in node.children[1:] for node in _walk(c)]
+
+
+def hint(node: Node) -> Key | None:
+    """Return what a statement or branch is likely to keep when it changes.
+
+    Unlike a :func:`key` it says which of two candidates is meant, not that they are the same.
+    """
+    if node.kind == "assignment":
+        return "=", node.children[0].code
+    if node.kind in ("import_from_statement", "future_import_statement"):
+        return "from", node.children[1].code
+    if node.role in (Role.COMPOUND, Role.BRANCH):
+        return node.kind, node.named("header").shell if node.role is Role.BRANCH else node.shell
+    return None
+
+
+def similarity(a: Node, b: Node) -> float:
+    """Return the share of tokens, by number, that two nodes have in common."""
+    mine, theirs = Counter(a.code.split(b" ")), Counter(b.code.split(b" "))
+    total = sum(mine.values()) + sum(theirs.values())
+    return 2 * sum((mine & theirs).values()) / total
+
+
+def telling(node: Node) -> bool:
+    """Return whether the node says enough to be recognised away from its neighbours."""
+    return node.role is not Role.COMMENT and node.code.count(b" ") >= _TELLING
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """Members of ``left`` and ``right`` that are each other.
+
+    Args:
+        left: Members of the one sequence.
+        right: Members of the other.
+        pairs: Positions, in the order of ``left``.
+    """
+
+    left: Sequence[Node]
+    right: Sequence[Node]
+    pairs: dict[int, int]
+
+    @cached_property
+    def back(self) -> dict[int, int]:
+        """Positions in ``left`` by position in ``right``."""
+        return {j: i for i, j in self.pairs.items()}
+
+    @cached_property
+    def _counts(self) -> tuple[Counter[Key], Counter[Key]]:
+        return Counter(map(_label, self.left)), Counter(map(_label, self.right))
+
+    def sure(self, i: int) -> bool:
+        """Return whether the partner of ``left[i]`` is the only one it can have.
+
+        A member with look-alikes is sure only beside a neighbour without, matched likewise.
+        """
+        if self._single(i):
+            return True
+        j = self.pairs[i]
+        return any(
+            0 <= i + step < len(self.left)
+            and self.pairs.get(i + step) == j + step
+            and self._single(i + step)
+            for step in (-1, 1)
+        )
+
+    def _single(self, i: int) -> bool:
+        left, right = self._counts
+        mine, theirs = _label(self.left[i]), _label(self.right[self.pairs[i]])
+        return left[mine] == 1 and right[theirs] == 1 and right[mine] <= 1 and left[theirs] <= 1
+
+
+def _label(node: Node) -> Key:
+    return key(node) or ("code", node.code)
+
+
+def align(left: Sequence[Node], right: Sequence[Node], *, moves: bool) -> Alignment:
+    """Match the members of two sequences.
+
+    Args:
+        left: The members in one version.
+        right: The members in another.
+        moves: Whether a member may be found again out of order. A patch is read without, so that
+            a reordering is a deletion and an insertion; upstream is searched with.
+
+    Returns:
+        The alignment.
+    """
+    pairs = dict(match_pairs([_label(node) for node in left], [_label(node) for node in right]))
+    _pair_gaps(left, right, pairs)
+    if moves:
+        _pair_moved(left, right, pairs)
+    return Alignment(left, right, dict(sorted(pairs.items())))
+
+
+def _pair_gaps(left: Sequence[Node], right: Sequence[Node], pairs: dict[int, int]) -> None:
+    """Pair changed members that stand between the same matched neighbours."""
+    i = j = 0
+    for x, y in [*sorted(pairs.items()), (len(left), len(right))]:
+        if i < x and j < y:
+            _pair_gap(left, right, range(i, x), range(j, y), pairs)
+        i, j = x + 1, y + 1
+
+
+def _pair_gap(
+    left: Sequence[Node], right: Sequence[Node], xs: range, ys: range, pairs: dict[int, int]
+) -> None:
+    by_hint = _unique_matches({i: hint(left[i]) for i in xs}, {j: hint(right[j]) for j in ys})
+    last = ys.start - 1
+    for i in xs:
+        if i in by_hint:
+            candidates = [by_hint[i]] if by_hint[i] > last else []
+        else:
+            taken = set(by_hint.values())
+            stop = min((by_hint[k] for k in by_hint if k > i), default=ys.stop)
+            candidates = [j for j in range(last + 1, stop) if j not in taken]
+        scored = [
+            (1.0 if i in by_hint else similarity(left[i], right[j]), -j)
+            for j in candidates
+            if _comparable(left[i], right[j])
+        ]
+        if scored and max(scored)[0] >= _SIMILAR:
+            last = -max(scored)[1]
+            pairs[i] = last
+
+
+def _comparable(a: Node, b: Node) -> bool:
+    keys = key(a), key(b)
+    return keys == (None, None) and a.role is b.role and a.kind == b.kind
+
+
+def _unique_matches(left: dict[int, Key | None], right: dict[int, Key | None]) -> dict[int, int]:
+    lefts, rights = Counter(left.values()), Counter(right.values())
+    at = {label: j for j, label in right.items() if label and rights[label] == 1}
+    return {i: at[label] for i, label in left.items() if lefts[label] == 1 and label in at}
+
+
+def _pair_moved(left: Sequence[Node], right: Sequence[Node], pairs: dict[int, int]) -> None:
+    """Pair members found again out of order, where nothing else could be meant."""
+    counts = Counter(map(_label, left)), Counter(map(_label, right))
+    taken = set(pairs.values())
+    free = {
+        _label(node): j
+        for j, node in enumerate(right)
+        if j not in taken and counts[1][_label(node)] == 1
+    }
+    for i, node in enumerate(left):
+        label = _label(node)
+        found = free.get(label)
+        if i in pairs or found is None or counts[0][label] != 1:
+            continue
+        if key(node) or telling(node):
+            pairs[i] = found
+    taken = set(pairs.values())
+    hints = _unique_matches(
+        {i: hint(node) for i, node in enumerate(left)},
+        {j: hint(node) for j, node in enumerate(right)},
+    )
+    pairs.update({i: j for i, j in hints.items() if i not in pairs and j not in taken})

@@ -1,0 +1,421 @@
+"""Python source as a tree shaped for merging.
+
+tree-sitter parses; this module gives its tree the shape that merging needs: *sequences* whose
+members have an identity of their own (statements of a body, entries of a list, arguments), and
+*fixed* nodes whose parts are matched by position. Nodes are made when they are asked for, since
+most of a file is never looked at.
+"""
+
+import keyword
+import re
+from collections.abc import Iterator
+from enum import Enum, auto
+from functools import cached_property, lru_cache
+
+import tree_sitter_python
+from tree_sitter import Language, Parser
+from tree_sitter import Node as Raw
+
+_PARSER = Parser(Language(tree_sitter_python.language()))
+
+_DEFINITIONS = {"function_definition", "class_definition", "decorated_definition"}
+_COMPOUND = {
+    "if_statement",
+    "for_statement",
+    "while_statement",
+    "with_statement",
+    "try_statement",
+    "match_statement",
+    "case_clause",
+}
+_CLAUSES = {"elif_clause", "else_clause", "except_clause", "except_group_clause", "finally_clause"}
+_SEQUENCES = {
+    "dictionary",
+    "list",
+    "set",
+    "tuple",
+    "argument_list",
+    "parameters",
+    "lambda_parameters",
+    "type_parameter",
+    "expression_list",
+    "pattern_list",
+    "concatenated_string",
+}
+_KEYWORDS = {word.encode() for word in keyword.kwlist}
+_NAMED_VALUES = _SEQUENCES | {"subscript", "parenthesized_expression"}
+_OPENERS, _CLOSERS = b"([{", b")]}"
+_TOKEN = re.compile(
+    rb"""
+      (?P<string>[A-Za-z]{0,2}(?:\"\"\"(?:\\.|[^\\])*?\"\"\"|'''(?:\\.|[^\\])*?'''
+                 |"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'))
+    | \#[^\r\n]*
+    | [^\W\d][\w.]* | [\w.]+ | [\x80-\xff]+
+    | ->|:=|\*\*=?|//=?|<<=?|>>=?|[=!<>+\-*/%@&|^]=?
+    | [^\s\\]
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_PLAIN_QUOTE = re.compile(rb"([A-Za-z]{0,2})'([^'\"\\\n]*)'\Z")
+_TRAILING_COMMA = re.compile(rb",\s*(?:#[^\n]*\s*)*[)\]}]")
+
+
+class Role(Enum):
+    """How a node takes part in a merge."""
+
+    BODY = auto()  # sequence of statements, each on lines of its own
+    DEFINITION = auto()  # decorators, header, body
+    COMPOUND = auto()  # sequence of branches
+    BRANCH = auto()  # header, body
+    DECORATORS = auto()  # sequence of decorator lines
+    SEQUENCE = auto()  # members with separators
+    FIXED = auto()  # parts by position
+    LEAF = auto()
+    COMMENT = auto()
+
+
+class Source:
+    """One parsed file."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        # Held here: nodes read from the tree for as long as the source lives.
+        self._tree = _PARSER.parse(data)
+        self.parses = not self._tree.root_node.has_error
+        self.newline = b"\r\n" if b"\r\n" in data[: data.find(b"\n") + 1] else b"\n"
+
+    @cached_property
+    def root(self) -> "Node":
+        """The module as a body."""
+        raw = self._tree.root_node
+        node = Node(self, Role.BODY, "module", raw, None)
+        node.start, node.end = 0, len(self.data)
+        return node
+
+    def line_start(self, at: int) -> int:
+        """Return where the line that holds byte ``at`` starts."""
+        return self.data.rfind(b"\n", 0, at) + 1
+
+    def line_end(self, at: int) -> int:
+        """Return where the line that holds byte ``at`` ends, its line feed included."""
+        end = self.data.find(b"\n", at)
+        return len(self.data) if end < 0 else end + 1
+
+    def indent(self, at: int) -> bytes:
+        """Return the blanks that the line of byte ``at`` starts with."""
+        start = self.line_start(at)
+        line = self.data[start : self.line_end(at)]
+        return line[: len(line) - len(line.lstrip(b" \t\f"))]
+
+    def starts_line(self, at: int) -> bool:
+        """Return whether only blanks precede byte ``at`` on its line."""
+        return not self.data[self.line_start(at) : at].strip(b" \t\f")
+
+    def line_number(self, at: int) -> int:
+        """Return the 1-based line of byte ``at``."""
+        return self.data.count(b"\n", 0, at) + 1
+
+
+@lru_cache(maxsize=96)
+def parse(data: bytes) -> Source:
+    """Return the parsed file; the last ones asked for are kept."""
+    return Source(data)
+
+
+class Node:
+    """A node of a :class:`Source`.
+
+    Args:
+        source: The file.
+        role: How the node takes part in a merge.
+        kind: tree-sitter's type, or the name of a part that it has no node for.
+        raw: The node it was made from.
+        parent: The node that holds it.
+        raws: The nodes it consists of, where it is only a part of ``raw``.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        role: Role,
+        kind: str,
+        raw: Raw,
+        parent: "Node | None",
+        raws: list[Raw] | None = None,
+    ) -> None:
+        self.source = source
+        self.role = role
+        self.kind = kind
+        self.raw = raw
+        self.parent = parent
+        self.raws = raws
+        self.start = raws[0].start_byte if raws else raw.start_byte
+        self.end = raws[-1].end_byte if raws else raw.end_byte
+        # A comment behind the node on its line belongs to it; so does the comma before that.
+        self.comma_end = self.end
+        self.full_end = self.end
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} {self.line}: {self.text[:40]!r}>"
+
+    @property
+    def text(self) -> bytes:
+        """The node's bytes."""
+        return self.source.data[self.start : self.end]
+
+    @property
+    def tail(self) -> bytes:
+        """The comment that follows on the same line, or b""."""
+        return self.source.data[self.comma_end : self.full_end].strip()
+
+    @property
+    def line(self) -> int:
+        """1-based line on which the node starts."""
+        return self.source.line_number(self.start)
+
+    @cached_property
+    def children(self) -> "list[Node]":
+        """The members of a sequence, or the parts of a fixed node."""
+        return list(_children(self))
+
+    @cached_property
+    def code(self) -> bytes:
+        """The tokens, inner comments included, without layout: equal ones mean equal code.
+
+        Layout is blanks, line breaks inside brackets, trailing commas and the choice of quotes.
+        """
+        if self.role in (Role.BODY, Role.COMPOUND, Role.BRANCH, Role.DEFINITION, Role.DECORATORS):
+            return b"\x01" + b"\x02".join(child.norm for child in self.children) + b"\x03"
+        return tokens(self.text)
+
+    @property
+    def norm(self) -> bytes:
+        """The code and the comment behind it."""
+        return self.code + b" " + self.tail if self.tail else self.code
+
+    @cached_property
+    def shell(self) -> bytes:
+        """The norm with the members of every sequence and every body left out."""
+        match self.role:
+            case Role.SEQUENCE:
+                return b"[]"
+            case Role.BODY:
+                return b":"
+            case Role.LEAF | Role.COMMENT:
+                return self.code
+            case Role.COMPOUND:
+                return self.children[0].shell
+            case _:
+                return b" ".join(child.shell for child in self.children)
+
+    def same(self, other: "Node") -> bool:
+        """Return whether both hold the same code, whatever the layout."""
+        return self.alike(other) or self.norm == other.norm
+
+    def alike(self, other: "Node") -> bool:
+        """Return whether both hold the same bytes, the lines' common indentation aside."""
+        if self.tail != other.tail:
+            return False
+        if self.text == other.text:
+            mine, theirs = self.source.indent(self.start), other.source.indent(other.start)
+            return mine == theirs or b"\n" not in self.text
+        return False
+
+    def named(self, name: str) -> "Node":
+        """Return the part of a definition or branch that is called ``name``."""
+        return next(child for child in self.children if child.kind == name)
+
+    def path(self) -> Iterator["Node"]:
+        """Yield the node and those that hold it, innermost first."""
+        node: Node | None = self
+        while node is not None:
+            yield node
+            node = node.parent
+
+    @cached_property
+    def name(self) -> str:
+        """A definition's name, the name a container is assigned to, or ""."""
+        if self.role is Role.DEFINITION:
+            inner = self.raw.child_by_field_name("definition") or self.raw
+            found = inner.child_by_field_name("name")
+        elif self.kind == "assignment":
+            found = self.raw.child_by_field_name("left")
+            value = self.raw.child_by_field_name("right") or self.raw.child_by_field_name("type")
+            if found is None or value is None or found.type != "identifier":
+                return ""
+            found = found if value.type in _NAMED_VALUES else None
+        else:
+            return ""
+        return (found.text or b"").decode(errors="replace") if found is not None else ""
+
+    @cached_property
+    def qualname(self) -> str:
+        """Dotted path of the definitions and named containers that hold the node, and itself."""
+        return ".".join(reversed([node.name for node in self.path() if node.name]))
+
+
+def tokens(text: bytes) -> bytes:
+    """Return the tokens of an expression or a simple statement, separated by one blank."""
+    found = [match.group() for match in _TOKEN.finditer(text)]
+    if _TRAILING_COMMA.search(text):
+        found = _without_trailing_commas(found)
+    if b"'" in text:
+        found = [_PLAIN_QUOTE.sub(rb'\1"\2"', token) for token in found]
+    return b" ".join(found)
+
+
+def _without_trailing_commas(found: list[bytes]) -> list[bytes]:
+    out: list[bytes] = []
+    # For each open bracket: commas so far, and whether it is a call or a subscript.
+    stack: list[list[int]] = []
+    for token in found:
+        if len(token) == 1 and token in _OPENERS:
+            before = out[-1] if out and out[-1] not in _KEYWORDS else b""
+            follows = before[-1:].isalnum() or before[-1:] in (b"_", b")", b"]")
+            stack.append([0, token == b"{" or follows == (token == b"(")])
+        elif len(token) == 1 and token in _CLOSERS and stack:
+            commas, free = stack.pop()
+            at = len(out) - 1
+            while at >= 0 and out[at].startswith(b"#"):
+                at -= 1
+            # `(a,)` and `x[a,]` are tuples: there the comma is no layout.
+            if at >= 0 and out[at] == b"," and (free or commas > 1):
+                del out[at]
+        elif token == b"," and stack:
+            stack[-1][0] += 1
+        out.append(token)
+    return out
+
+
+def _children(node: Node) -> Iterator[Node]:
+    match node.role:
+        case Role.BODY:
+            yield from _statements(node)
+        case Role.DEFINITION:
+            yield from _definition_parts(node)
+        case Role.COMPOUND:
+            yield from _branches(node)
+        case Role.BRANCH:
+            yield from _branch_parts(node, node.raws or node.raw.children)
+        case Role.SEQUENCE:
+            yield from _members(node)
+        case Role.DECORATORS:
+            yield from (_wrap(node, raw) for raw in node.raws or [])
+        case Role.FIXED:
+            yield from _parts(node)
+        case _:
+            return
+
+
+def _wrap(parent: Node, raw: Raw) -> Node:
+    kind = raw.type
+    # A statement that only holds an expression is that expression.
+    if kind == "expression_statement" and raw.child_count == 1:
+        raw = raw.children[0]
+        kind = raw.type
+    if kind in _DEFINITIONS:
+        role = Role.DEFINITION
+    elif kind in _COMPOUND:
+        role = Role.COMPOUND
+    elif kind in _SEQUENCES:
+        role = Role.SEQUENCE
+    elif kind == "block":
+        role = Role.BODY
+    elif kind == "comment":
+        role = Role.COMMENT
+    elif kind == "string" or not raw.child_count:
+        role = Role.LEAF
+    else:
+        role = Role.FIXED
+    return Node(parent.source, role, kind, raw, parent)
+
+
+def _with_tails(items: list[Node]) -> list[Node]:
+    """Give each comment that follows a node on its line to that node."""
+    kept: list[Node] = []
+    for item in items:
+        if item.role is Role.COMMENT and kept and not item.source.starts_line(item.start):
+            between = item.source.data[kept[-1].full_end : item.start]
+            if b"\n" not in between and not kept[-1].tail:
+                kept[-1].full_end = item.end
+                continue
+        kept.append(item)
+    return kept
+
+
+def _statements(node: Node) -> Iterator[Node]:
+    raws = node.raw.children if node.raws is None else node.raws
+    items: list[Node] = []
+    for raw in raws:
+        if raw.type == "block":
+            items += [_wrap(node, inner) for inner in raw.children if inner.is_named]
+        elif raw.is_named:
+            items.append(_wrap(node, raw))
+    for item in items:
+        item.parent = node
+    return iter(_with_tails(items))
+
+
+def _definition_parts(node: Node) -> Iterator[Node]:
+    raw = node.raw
+    inner = raw.child_by_field_name("definition") or raw
+    decorators = [child for child in raw.children if child.type in ("decorator", "comment")]
+    if inner is not raw and decorators:
+        yield Node(node.source, Role.DECORATORS, "decorators", raw, node, decorators)
+    yield from _branch_parts(node, inner.children)
+
+
+def _branches(node: Node) -> Iterator[Node]:
+    own: list[Raw] = []
+    rest: list[Raw] = []
+    for child in node.raw.children:
+        (rest if child.type in _CLAUSES or rest else own).append(child)
+    yield Node(node.source, Role.BRANCH, own[0].type, node.raw, node, own)
+    branches = [
+        Node(node.source, Role.COMMENT, "comment", raw, node)
+        if raw.type == "comment"
+        else Node(node.source, Role.BRANCH, raw.children[0].type, raw, node)
+        for raw in rest
+    ]
+    yield from branches
+
+
+def _branch_parts(node: Node, raws: list[Raw]) -> Iterator[Node]:
+    colon = next((k for k in range(len(raws) - 1, -1, -1) if raws[k].type == ":"), len(raws) - 1)
+    yield Node(node.source, Role.FIXED, "header", node.raw, node, raws[: colon + 1])
+    if raws[colon + 1 :]:
+        yield Node(node.source, Role.BODY, "body", node.raw, node, raws[colon + 1 :])
+
+
+def _parts(node: Node) -> Iterator[Node]:
+    raws = node.raws or node.raw.children
+    if node.kind in ("subscript", "import_from_statement", "future_import_statement"):
+        # tree-sitter has no node for what stands between the brackets, or after `import`.
+        word = "[" if node.kind == "subscript" else "import"
+        cut = next(k for k, raw in enumerate(raws) if raw.type == word)
+        cut += node.kind != "subscript"
+        for raw in raws[:cut]:
+            yield _wrap(node, raw)
+        yield Node(node.source, Role.SEQUENCE, f"{node.kind} members", node.raw, node, raws[cut:])
+    else:
+        for raw in raws:
+            yield _wrap(node, raw)
+
+
+def _members(node: Node) -> Iterator[Node]:
+    items: list[Node] = []
+    for raw in node.raw.children if node.raws is None else node.raws:
+        if raw.is_named:
+            item = _wrap(node, raw)
+            if raw.type == "comment" and items:
+                last = items[-1]
+                between = node.source.data[last.full_end : item.start]
+                if b"\n" not in between and last.role is not Role.COMMENT and not last.tail:
+                    last.full_end = item.end
+                    continue
+            items.append(item)
+        elif raw.type == "," and items:
+            owner = next((it for it in reversed(items) if it.role is not Role.COMMENT), None)
+            if owner is not None and owner.full_end == owner.end:
+                owner.comma_end = owner.full_end = raw.end_byte
+    yield from items
