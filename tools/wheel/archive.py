@@ -18,7 +18,6 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 from tools.errors import BadInput
 
@@ -71,7 +70,7 @@ class Archive:
     """
 
     path: Path
-    stream: BinaryIO
+    stream: io.BufferedReader
     members: dict[str, Member]
 
     def read(self, name: str) -> bytes:
@@ -215,7 +214,7 @@ def _refusal(info: zipfile.ZipInfo) -> str | None:
     return next((reason for reason, holds in faults.items() if holds), None)
 
 
-def _locate(path: Path, stream: BinaryIO, info: zipfile.ZipInfo) -> Member:
+def _locate(path: Path, stream: io.BufferedReader, info: zipfile.ZipInfo) -> Member:
     if info.header_offset < 0:
         raise damaged(path, f"{info.filename!r} begins before the file")
     stream.seek(info.header_offset)

@@ -8,6 +8,7 @@ directory itself, so that it leaves no file and dies with its holder.
 import errno
 import fcntl
 import os
+import shutil
 import signal
 import threading
 import time
@@ -20,7 +21,8 @@ from typing import BinaryIO
 from tools.errors import BadInput, Busy, EnvironmentLacks
 
 PARTIAL = ".partial"
-LOCK_SECONDS = 60.0
+# A build reads its wheel back under the lock, which takes up to a minute.
+LOCK_SECONDS = 300.0
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 NO_RIGHTS = (errno.EACCES, errno.EPERM, errno.EROFS)
 
@@ -51,7 +53,7 @@ def output_directory(path: Path, wait_seconds: float = LOCK_SECONDS) -> Iterator
         _lock(descriptor, path, wait_seconds)
         with disk_errors(path):
             for leftover in path.glob(f".*{PARTIAL}"):
-                leftover.unlink()
+                _remove(leftover)
         yield path
     finally:
         os.close(descriptor)
@@ -80,6 +82,26 @@ def written_aside(target: Path) -> Iterator[BinaryIO]:
             with suppress(OSError):
                 aside.unlink()
             raise
+
+
+@contextmanager
+def staging(out_dir: Path) -> Iterator[Path]:
+    """Give a directory in which results wait, under their own names, for their checks.
+
+    Args:
+        out_dir: From :func:`output_directory`.
+
+    Yields:
+        A directory on the same file system; it is gone when the block ends.
+    """
+    aside = out_dir / f".staging{PARTIAL}"
+    with termination_unwinds():
+        try:
+            with disk_errors(out_dir):
+                aside.mkdir()
+            yield aside
+        finally:
+            _remove(aside)
 
 
 @contextmanager
@@ -127,6 +149,13 @@ def termination_unwinds() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _exit_by_signal(number: int, _frame: FrameType | None) -> None:

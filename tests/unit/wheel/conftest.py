@@ -5,7 +5,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from wheel_sample import make_wheel_in
+
+from tests.unit.wheel.wheel_sample import make_wheel_in
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from wheel_sample import FILES, write_zip
 
+from tests.unit.wheel.wheel_sample import FILES, write_zip
 from tools.errors import BadInput
 from tools.wheel import archive as module
 from tools.wheel.archive import check_name, open_archive

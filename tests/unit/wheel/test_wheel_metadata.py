@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from packaging.version import Version
-from wheel_sample import METADATA, WHEEL
 
+from tests.unit.wheel.wheel_sample import METADATA, WHEEL
 from tools.errors import BadInput
 from tools.wheel.metadata import (
     Amendments,

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from installer.sources import WheelFile
-from wheel_sample import FILES, INFO, METADATA, NAME
 
+from tests.unit.wheel.wheel_sample import FILES, INFO, METADATA, NAME
 from tools.errors import BadInput, Busy, CheckFailed, EnvironmentLacks
 from tools.wheel import publish
 from tools.wheel.changes import Change, Outcome

@@ -5,8 +5,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from wheel_sample import FILES, INFO, make_wheel_in, record_of, write_zip
 
+from tests.unit.wheel.wheel_sample import FILES, INFO, make_wheel_in, record_of, write_zip
 from tools.errors import CheckFailed
 from tools.wheel.changes import Change
 from tools.wheel.repack import RepackJob, repack

@@ -7,8 +7,8 @@ import zipfile
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from wheel_sample import write_zip
 
+from tests.unit.wheel.wheel_sample import write_zip
 from tools.wheel.archive import open_archive
 from tools.wheel.zipwriter import ZipWriter
 
