@@ -7,6 +7,7 @@ inputs must give the same object ids everywhere.
 """
 
 import contextlib
+import hashlib
 import os
 import shutil
 import stat
@@ -482,6 +483,16 @@ class Git:
                 stages.append(Stage(path, int(number), mode, oid))
         return TreeMerge(tree.decode(), tuple(stages))
 
+    def existing(self, oids: Iterable[str]) -> frozenset[str]:
+        """Return those of the ids that the repository has an object of."""
+        out = self.run(
+            "cat-file",
+            "--batch-check=%(objectname)",
+            "--buffer",
+            stdin="".join(f"{oid}\n" for oid in oids).encode(),
+        ).stdout
+        return frozenset(row for row in out.decode().splitlines() if " " not in row)
+
     def import_files(
         self, ref: str, files: Iterable[tuple[bytes, bool, bytes]], author: Person, message: bytes
     ) -> str:
@@ -507,11 +518,19 @@ class Git:
             b"author %s\ncommitter %s\n" % (line, line),
             b"data %d\n%s\n" % (len(message), message),
         ]
-        for path, executable, content in files:
+        held = list(files)
+        oids = [_blob_id(content) for _path, _executable, content in held]
+        known = self.existing(oids)
+        for (path, executable, content), oid in zip(held, oids, strict=True):
             quoted = path.replace(b"\\", b"\\\\").replace(b'"', b'\\"')
             mode = EXECUTABLE if executable else REGULAR
-            stream.append(b'M %s inline "%s"\ndata %d\n' % (mode.encode(), quoted, len(content)))
-            stream += [content, b"\n"]
+            if oid in known:  # most of a release is in the one before it
+                stream.append(b'M %s %s "%s"\n' % (mode.encode(), oid.encode(), quoted))
+            else:
+                stream.append(
+                    b'M %s inline "%s"\ndata %d\n' % (mode.encode(), quoted, len(content))
+                )
+                stream += [content, b"\n"]
         stream.append(b"done\n")
         self.run(
             "-c",
@@ -727,6 +746,12 @@ class _CatFile:
 def _end(process: "subprocess.Popen[bytes]") -> None:
     with contextlib.suppress(OSError):
         process.communicate()
+
+
+def _blob_id(content: bytes) -> str:
+    made = hashlib.sha1(b"blob %d\0" % len(content), usedforsecurity=False)
+    made.update(content)
+    return made.hexdigest()
 
 
 def _parse_tree(content: bytes) -> dict[bytes, Entry]:

@@ -10,11 +10,14 @@ import stat
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
+
+from packaging.metadata import parse_email
+from packaging.version import InvalidVersion, Version
 
 from tools.errors import BadInput
 
@@ -34,6 +37,7 @@ _GENERATED = (
 )
 # setuptools writes this file into every sdist; one that says more is upstream's own.
 _GENERATED_SETUP_CFG = re.compile(rb"\s*\[egg_info\]\s*tag_build\s*=\s*tag_date\s*=\s*0\s*")
+_METADATA = re.compile(r"[^/]+\.dist-info/METADATA")
 _COPIED_BY_BUILD = "vllm/vllm_flash_attn/"
 
 
@@ -53,10 +57,12 @@ class Snapshot:
     Args:
         files: Sorted by path.
         newest: The latest change time of a member, in seconds since 1970 (0 where it has none).
+        version: The version that the archive's metadata say, or None.
     """
 
     files: tuple[SourceFile, ...]
     newest: int
+    version: Version | None
 
 
 def read_sdist(path: Path) -> Snapshot:
@@ -105,7 +111,9 @@ def read_sdist(path: Path) -> Snapshot:
         raise BadInput(f"{path.name} is not a readable tar file: {error}") from error
     if top is None:
         raise BadInput(f"{path.name} is an empty archive")
-    return _snapshot(path, names, _without_generated(found), newest)
+    version = next((_version(f.content) for f in found if f.path == "PKG-INFO"), None)
+    _check_tree(path, names)
+    return Snapshot(_without_generated(found), newest, version)
 
 
 def read_wheel(path: Path) -> Snapshot:
@@ -121,6 +129,7 @@ def read_wheel(path: Path) -> Snapshot:
     found: list[SourceFile] = []
     newest = 0
     total = 0
+    version: Version | None = None
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
@@ -134,18 +143,32 @@ def read_wheel(path: Path) -> Snapshot:
                 if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
                     raise _hostile(path, f"a link or special file: {member.filename!a}")
                 _claim(path, name, names)
-                if not name.startswith("vllm/") or name.endswith((".so", ".pyc")):
+                is_metadata = _METADATA.fullmatch(name) is not None
+                wanted = name.startswith("vllm/") and not name.endswith((".so", ".pyc"))
+                if not (wanted or is_metadata):
                     continue
                 total += member.file_size
                 if member.file_size > LARGEST_FILE or total > LARGEST_TOTAL:
                     raise _hostile(path, f"more content than a release has: {member.filename!a}")
+                if is_metadata:
+                    version = _version(archive.read(member))
+                    continue
                 newest = max(newest, _zip_seconds(member))
                 found.append(SourceFile(name, bool(mode & stat.S_IXUSR), archive.read(member)))
     except (zipfile.BadZipFile, zlib.error, RuntimeError, NotImplementedError, EOFError) as error:
         raise BadInput(f"{path.name} is not a readable wheel: {error}") from error
     if "vllm/__init__.py" not in names:
         raise BadInput(f"{path.name} is not a wheel of vLLM: it has no vllm/__init__.py")
-    return _snapshot(path, names, _without_generated(found), newest)
+    _check_tree(path, names)
+    return Snapshot(_without_generated(found), newest, version)
+
+
+def _version(metadata: bytes) -> Version | None:
+    """Return the version in core metadata, or None."""
+    try:
+        return Version(parse_email(metadata)[0].get("version", ""))
+    except InvalidVersion:
+        return None
 
 
 def _decompress(path: Path) -> bytes:
@@ -197,18 +220,17 @@ def _claim(archive: Path, name: str, names: set[str]) -> None:
     names.add(name)
 
 
-def _snapshot(archive: Path, names: set[str], kept: Iterable[SourceFile], newest: int) -> Snapshot:
+def _check_tree(archive: Path, names: set[str]) -> None:
     for name in names:
         parent = name.rpartition("/")[0]
         while parent:
             if parent in names:
                 raise _hostile(archive, f"a file that is a directory too: {parent!a}")
             parent = parent.rpartition("/")[0]
-    return Snapshot(tuple(sorted(kept, key=lambda file: file.path.encode())), newest)
 
 
-def _without_generated(found: Iterable[SourceFile]) -> Iterator[SourceFile]:
-    """Drop what the release's build wrote into the tree, so that the tag's own files remain."""
+def _without_generated(found: Iterable[SourceFile]) -> tuple[SourceFile, ...]:
+    """Return the tag's own files, sorted: without what the release's build wrote into the tree."""
     by_path = {file.path: file for file in found}
     ignored = by_path.get(".gitignore")
     rules = ignored.content.decode("utf-8", "replace").split() if ignored else []
@@ -216,12 +238,15 @@ def _without_generated(found: Iterable[SourceFile]) -> Iterator[SourceFile]:
     copied = f"{_COPIED_BY_BUILD}*" in rules and not any(
         rule.startswith(f"!{_COPIED_BY_BUILD}") for rule in rules
     )
-    for file in by_path.values():
+    kept = []
+    for path in sorted(by_path):
+        file = by_path[path]
         generated = any(pattern.fullmatch(file.path) for pattern in _GENERATED)
         is_copy = copied and file.path.startswith(_COPIED_BY_BUILD) and file.path.endswith(".py")
         is_setup_cfg = file.path == "setup.cfg" and _GENERATED_SETUP_CFG.fullmatch(file.content)
         if not (generated or is_copy or is_setup_cfg):
-            yield file
+            kept.append(file)
+    return tuple(kept)
 
 
 def _seconds(value: float) -> int:

@@ -4,7 +4,9 @@ import contextlib
 import errno
 import hashlib
 import os
+import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ from filelock import FileLock, Timeout
 from tools.errors import Busy, EnvironmentLacks, Unavailable
 
 DOWNLOAD_LOCK_SECONDS = 900
+LEFTOVER_SECONDS = 86400
 LARGEST = 4 << 30  # bytes of a download whose size the index does not give
 
 
@@ -161,3 +164,27 @@ def _write(file: BufferedWriter, chunk: bytes, part: Path) -> None:
         file.flush()
     except OSError as error:
         raise lacks(part, error) from error
+
+
+def size_of(directory: Path) -> int:
+    """Return how many bytes the files below a directory hold."""
+    total = 0
+    for parent, _directories, names in os.walk(directory):
+        for name in names:
+            with contextlib.suppress(OSError):  # it may go away meanwhile
+                total += (Path(parent) / name).lstat().st_size
+    return total
+
+
+def remove_leftovers(paths: Iterable[Path]) -> list[str]:
+    """Remove what killed runs left, once it is a day old; return the names removed."""
+    removed = []
+    for path in paths:
+        with contextlib.suppress(OSError):
+            if time.time() - path.lstat().st_mtime > LEFTOVER_SECONDS:
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink()
+                removed.append(path.name)
+    return removed

@@ -34,6 +34,10 @@ _PAGE_FORMAT = 1
 Notify = Callable[[str], None]
 
 
+class IndexUnreachable(Unavailable):
+    """The package index cannot be read, and no page of it is kept."""
+
+
 @dataclass(frozen=True)
 class IndexFile:
     """One file that the index offers.
@@ -121,7 +125,8 @@ class Index:
         The page is asked for at most every ten minutes; without a network the last one serves.
 
         Raises:
-            Unavailable: The index cannot be reached and no page is kept, or it has no such project.
+            IndexUnreachable: It cannot be read and no page is kept.
+            Unavailable: It has no such project.
         """
         key = hashlib.sha256(self.endpoint.encode()).hexdigest()[:16]
         kept = self.cache / "index" / key / f"{project}.json"
@@ -130,7 +135,7 @@ class Index:
             return held[1]
         try:
             found = self._ask(project)
-        except Unavailable as error:
+        except IndexUnreachable as error:
             if held is None:
                 raise
             self.notify(f"{error.message}; using the page kept {_ago(held[0])}")
@@ -148,7 +153,7 @@ class Index:
         except NoSuchProjectError as error:
             raise Unavailable(f"the package index has no project {project}") from error
         except (requests.RequestException, UnsupportedContentTypeError, ValueError) as error:
-            raise Unavailable(
+            raise IndexUnreachable(
                 f"the package index {_shown(self.endpoint)} cannot be read: {_reason(error)}",
                 "check the network, or the index that pip or uv is configured for",
             ) from error
@@ -214,6 +219,24 @@ class Index:
             ):
                 return SdistFile(*self._fetch(file))
         return None
+
+    def fetch_any_wheel(self, version: Version) -> WheelFile | None:
+        """Return upstream's wheel of a release for its Python tree, the same one on every machine.
+
+        Raises:
+            Unavailable: See :meth:`fetch_sdist`.
+            EnvironmentLacks: The cache is full or not writable.
+        """
+        wheels = [
+            file
+            for file in self.files(PROJECT)
+            if file.kind == "wheel" and Version(file.version) == version
+        ]
+        if not wheels:
+            return None
+        return WheelFile(
+            *self._fetch(min(wheels, key=lambda f: ("x86_64" not in f.filename, f.filename)))
+        )
 
     def fetch_wheel(
         self, distribution: str, version: Version, tags: Sequence[Tag] = ()

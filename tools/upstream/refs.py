@@ -4,6 +4,7 @@ A ref comes from a command line and ends up as an argument of git and in an inde
 what looks like a tag, a branch or a commit passes; everything else is refused before it is used.
 """
 
+import bisect
 import difflib
 import re
 from collections.abc import Iterable
@@ -85,17 +86,41 @@ def parse_ref(text: str) -> Ref:
 
 
 def unknown_ref(ref: Ref, where: str, known: Iterable[str]) -> Unavailable:
-    """Return the error for a ref that does not exist, with the nearest names that do."""
-    near = nearest(ref.name, known)
+    """Return the error for a ref that does not exist, with the nearest names that do.
+
+    Args:
+        ref: What was asked for.
+        where: Where it was looked for, such as ``on the package index``.
+        known: The names that exist there.
+    """
+    near = nearest(ref, known)
     return Unavailable(
-        f"upstream has no {ref.kind.value} {ref.name} ({where})",
+        f"there is no {ref.kind.value} {ref.name} {where}",
         f"nearest: {', '.join(near)}" if near else "`python -m tools tags` lists the releases",
     )
 
 
-def nearest(name: str, known: Iterable[str], count: int = 3) -> tuple[str, ...]:
-    """Return up to ``count`` of the known names that look most like ``name``, nearest first."""
-    return tuple(difflib.get_close_matches(name, sorted(set(known)), n=count, cutoff=0.5))
+def nearest(ref: Ref, known: Iterable[str], count: int = 3) -> tuple[str, ...]:
+    """Return up to ``count`` of the known names that are nearest to ``ref``, nearest first.
+
+    Nearest by spelling; for a version also the releases before and after it.
+    """
+    names = sorted(set(known))
+    near = difflib.get_close_matches(ref.name, names, n=count, cutoff=0.75)
+    if ref.version is not None:
+        versions = sorted((Version(n[1:]), n) for n in names if _is_release_tag(n))
+        place = bisect.bisect(versions, (ref.version, ref.name))
+        near += [name for _version, name in versions[max(0, place - 1) : place + 1]]
+    else:
+        near += difflib.get_close_matches(ref.name, names, n=count, cutoff=0.5)
+    return tuple(dict.fromkeys(near))[:count]
+
+
+def _is_release_tag(name: str) -> bool:
+    try:
+        return parse_ref(name).is_release and name.startswith("v")
+    except BadInput:
+        return False
 
 
 def _refusal(text: str) -> BadInput:

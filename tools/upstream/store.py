@@ -17,14 +17,16 @@ from pathlib import Path
 from typing import Self
 
 from tools.errors import BadInput, ToolError
-from tools.git import Git, Person
+from tools.git import QUARANTINE, Git, Person, remove_abandoned
 from tools.settings import Settings
 from tools.upstream import downloads
 from tools.upstream.archive import Snapshot
 
 FORMAT = 1
 UPSTREAM_REFS = "refs/upstream/"
+INCOMING = "incoming"  # in the cache: repositories that a fetch goes into first
 LOCK_SECONDS = 60.0
+_UNREACHABLE_SECONDS = 7200
 _AUTHOR = ("vLLM", "vllm@upstream.invalid")
 _FORMAT_FILE = "vllm-exaone-format"
 _TRAILER = re.compile(r"^Upstream-([A-Za-z0-9-]+): (.*)$", re.MULTILINE)
@@ -119,20 +121,41 @@ class Store:
         except OSError as error:
             raise downloads.lacks(directory, error) from error
 
+    def rebuild(self, fault: str, notify: Notify = lambda _line: None) -> None:
+        """Put the store aside and make an empty one; everything in it can be made again.
+
+        Raises:
+            Busy: Another run holds the lock.
+            EnvironmentLacks: The cache is not writable.
+        """
+        with self.locked():
+            self._make(fault, notify)
+
     # Refs ---------------------------------------------------------------------------------------
 
-    def find(self, name: str) -> str | None:
-        """Return the commit that a ref below ``refs/upstream/`` names, if all of it is there.
+    def find(self, name: str, notify: Notify = lambda _line: None) -> str | None:
+        """Return the commit that a ref below ``refs/upstream/`` names, or None.
 
-        A ref whose commit or tree has gone missing counts as absent: the caller imports it again.
+        Where something that the commit needs has gone missing the whole store is built anew, since
+        git would take what is left for a reason not to write it again.
         """
         found = self.git.refs(f"{UPSTREAM_REFS}{name}").get(f"{UPSTREAM_REFS}{name}")
-        if found is None:
-            return None
-        whole = self.git.run(
-            "rev-list", "--objects", "--no-walk", "--quiet", found, "--", ok=(0, 1, 128)
+        if found is None or self.is_whole(found):
+            return found
+        self.rebuild("is damaged", notify)
+        return None
+
+    def is_whole(self, commit: str) -> bool:
+        """Return whether a commit, its trees and its files are all there; contents are not read."""
+        walked = self.git.run(
+            "rev-list", "--objects", "--no-walk", "--quiet", commit, "--", ok=(0, 1, 128)
         )
-        return found if whole.status == 0 else None
+        return walked.status == 0
+
+    def names(self) -> dict[str, str]:
+        """Return the commit of each ref below ``refs/upstream/``, by the rest of its name."""
+        found = self.git.refs(UPSTREAM_REFS)
+        return {name.removeprefix(UPSTREAM_REFS): commit for name, commit in found.items()}
 
     def add(self, name: str, snapshot: Snapshot, subject: str, facts: Mapping[str, str]) -> str:
         """Import a snapshot as a commit without parents and return its id.
@@ -160,12 +183,93 @@ class Store:
             )
 
     def facts(self, commit: str) -> dict[str, str]:
-        """Return what :meth:`add` remembered about an imported commit; empty for one of git's."""
+        """Return what :meth:`add` remembered about a commit that it made."""
         found = self.git.object(commit)
         if found is None:
             raise ToolError(f"the store lacks the commit {commit}")
         _headers, _, message = found[2].decode("utf-8", "replace").partition("\n\n")
         return dict(_TRAILER.findall(message))
+
+    def adopt(self, name: str, commit: str, incoming: Git) -> None:
+        """Take a fetched commit over as it is, with its own id, and without its history.
+
+        Args:
+            name: The ref to publish it under, below ``refs/upstream/``.
+            commit: The commit; all of its tree is in ``incoming`` or in the store.
+            incoming: The repository that it was fetched into, which borrows from the store.
+
+        Raises:
+            Busy: Another run holds the lock.
+            EnvironmentLacks: The cache is full or not writable.
+        """
+        with self.locked():
+            incoming.run(
+                "pack-objects",
+                "--quiet",
+                "--revs",
+                "--local",
+                "--non-empty",
+                "--delta-base-offset",
+                str(self.git.directory / "objects" / "pack" / "pack"),
+                stdin=f"{commit}\n".encode(),
+            )
+            # Before the ref: git looks for the parents of a commit that is not listed here.
+            shallow = self.git.directory / "shallow"
+            listed = set(shallow.read_text("ascii").split()) if shallow.exists() else set()
+            if commit not in listed:
+                rows = "".join(f"{oid}\n" for oid in sorted(listed | {commit}))
+                downloads.write_aside(shallow, rows.encode())
+            self.git.close()
+            self.git.update_ref(f"{UPSTREAM_REFS}{name}", commit)
+
+    # Care ---------------------------------------------------------------------------------------
+
+    def gc(self, notify: Notify = lambda _line: None) -> Cleaned:
+        """Check, pack and prune the store, and remove what killed runs left in the cache.
+
+        A store in which anything cannot be read is built anew. Objects that nothing refers to go
+        once they are two hours old, so that a run under way keeps its own.
+
+        Raises:
+            Busy: Another run holds the lock.
+            EnvironmentLacks: The cache is full or not writable.
+        """
+        cache = self.settings.cache
+        before = downloads.size_of(cache)
+        with self.locked():
+            notify("checking the store")
+            checked = self.git.run(
+                "fsck", "--full", "--no-dangling", "--no-progress", ok=tuple(range(256))
+            )
+            if checked.status != 0:
+                self._make("is damaged", notify)
+            notify("packing the store")
+            directory = self.git.directory
+            removed = [*remove_abandoned(directory / QUARANTINE)]
+            removed += remove_abandoned(cache / INCOMING)
+            removed += downloads.remove_leftovers(
+                [
+                    *directory.glob("objects/pack/tmp_*"),
+                    *directory.glob("objects/pack/.tmp-*"),
+                    *directory.glob("fast_import_crash_*"),
+                    *directory.glob(".shallow.*"),
+                    *cache.glob(".store.git.*"),
+                    *cache.glob("downloads/*/*.part"),
+                    *cache.glob("index/*/.*"),
+                ]
+            )
+            self.git.run("pack-refs", "--all", "--prune")
+            self.git.run(
+                "repack",
+                "-A",
+                "-d",
+                "-l",
+                "-q",
+                f"--unpack-unreachable={_UNREACHABLE_SECONDS}.seconds.ago",
+            )
+            self.git.run("prune", f"--expire={_UNREACHABLE_SECONDS}.seconds.ago")
+            self.git.close()
+        return Cleaned(before, downloads.size_of(cache), tuple(removed))
 
 
 def _fault(directory: Path) -> str | None:
@@ -187,9 +291,9 @@ def _fault(directory: Path) -> str | None:
         )
     if held != FORMAT:
         return f"has format {held}, not {FORMAT}"
-    parts = [directory / "HEAD", directory / "config", directory / "objects", directory / "refs"]
-    missing = [part.name for part in parts if not part.exists()]
-    return f"lacks {missing[0]}" if missing else None
+    # Fails without HEAD, objects or refs, and on a damaged config or packed-refs.
+    read = Git(directory).run("for-each-ref", "--count=1", UPSTREAM_REFS, ok=tuple(range(256)))
+    return None if read.status == 0 else "is damaged"
 
 
 def _put_aside(directory: Path) -> None:

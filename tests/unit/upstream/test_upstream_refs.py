@@ -102,7 +102,9 @@ def test_accepted_names_are_safe_arguments(text: str) -> None:
 
 def test_unknown_refs_name_the_nearest() -> None:
     known = ["v0.19.0", "v0.19.1", "v0.20.0", "main"]
-    assert nearest("v0.19.2", known)[0] in {"v0.19.0", "v0.19.1"}
+    assert nearest(parse_ref("v0.19.2"), known)[0] in {"v0.19.0", "v0.19.1"}
+    assert nearest(parse_ref("mian"), known) == ("main",)
+    assert nearest(parse_ref("v9.9.9"), known) == ("v0.20.0",)
     error = unknown_ref(parse_ref("v0.19.11"), "git", known)
     assert "v0.19.11" in error.message
     assert "v0.19.1" in error.hint
