@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tools.merge.lines import match_pairs
-from tools.merge.syntax import Node, Role, tokens
+from tools.merge.syntax import Node, Role
+from tools.merge.tokens import tokens
 
 # Share of tokens that two nodes of a kind must have in common to be one node that was changed.
 _SIMILAR = 0.5
-# A statement of fewer tokens says too little to be found again away from its neighbours.
-_TELLING = 6
+# A statement with fewer bytes says too little to be found again away from its neighbours.
+_TELLING = 20
 
 _PARAMETERS = {
     "default_parameter",
@@ -31,6 +32,13 @@ def key(node: Node) -> Key | None:
     Definitions have their name, dictionary entries their key, keyword arguments and parameters
     their name, names on an import themselves, plain list entries their text.
     """
+    if not node.key_is_known:
+        node.known_key = _key(node)
+        node.key_is_known = True
+    return node.known_key
+
+
+def _key(node: Node) -> Key | None:
     if node.role is Role.DEFINITION:
         return "def", node.name.encode()
     if node.role is Role.COMMENT or node.parent is None:
@@ -44,7 +52,7 @@ def key(node: Node) -> Key | None:
 
 def _member_key(node: Node, container: str) -> Key | None:
     if node.kind in ("pair", "keyword_argument"):
-        return node.kind, tokens(node.children[0].text)
+        return node.kind, tokens(node.raw.children[0].text or b"")
     if container.endswith("parameters") and node.kind in _PARAMETERS:
         name = next((raw for raw in _walk(node) if raw.kind == "identifier"), node)
         return "parameter", name.text
@@ -84,7 +92,7 @@ def similarity(a: Node, b: Node) -> float:
 
 def telling(node: Node) -> bool:
     """Return whether the node says enough to be recognised away from its neighbours."""
-    return node.role is not Role.COMMENT and node.code.count(b" ") >= _TELLING
+    return node.role is not Role.COMMENT and len(node.squeezed) >= _TELLING
 
 
 @dataclass(frozen=True)
@@ -132,7 +140,7 @@ class Alignment:
 
 
 def _label(node: Node) -> Key:
-    return key(node) or ("code", node.code)
+    return key(node) or ("text", node.squeezed)
 
 
 def align(left: Sequence[Node], right: Sequence[Node], *, moves: bool) -> Alignment:

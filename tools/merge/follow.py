@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 
 from tools.merge.align import key
+from tools.merge.lines import split_lines
 from tools.merge.syntax import Node, Role, Source, parse
 
 # How much of a definition must be the same for it to be the same one under another name, or with
@@ -12,6 +13,8 @@ from tools.merge.syntax import Node, Role, Source, parse
 _RENAMED = 0.75
 _MOVED = 0.5
 _MARGIN = 0.15
+# So many methods of a class that is gone, found in another one, make that its new home.
+_GROUP = 3
 # Share of a container's members that the other one must hold.
 _CONTAINED = 0.75
 
@@ -41,20 +44,25 @@ class Follower:
         self.sources = {path: target}
         self._elsewhere = elsewhere
         self._elsewhere_base = elsewhere_base
-        self._others_read = False
 
     def path_of(self, source: Source) -> str:
         """Return the path of one of the target's files."""
         return next(path for path, known in self.sources.items() if known is source)
 
-    def _others(self) -> Iterator[tuple[str, Source]]:
-        if not self._others_read:
-            for path, data in self._elsewhere.items():
-                source = parse(data)
-                if path != self.path and path.endswith((".py", ".pyi")) and source.parses:
-                    self.sources.setdefault(path, source)
-            self._others_read = True
-        return ((path, s) for path, s in self.sources.items() if path != self.path)
+    def _others(self, node: Node) -> Iterator[tuple[str, Source]]:
+        """Yield the other files that hold a definition of that name and most of its lines."""
+        mine = {line.strip() for line in node.text.splitlines()}
+        head = (b"class " if is_class(node) else b"def ") + node.name.encode()
+        for path, data in self._elsewhere.items():
+            if path == self.path or not path.endswith((".py", ".pyi")) or head not in data:
+                continue
+            known = {line.strip() for line in split_lines(data)}
+            if len(mine & known) < _MOVED * len(mine):
+                continue
+            source = self.sources.get(path) or parse(data)
+            if source.parses:
+                self.sources[path] = source
+                yield path, source
 
     @cached_property
     def _lost(self) -> list[Node]:
@@ -62,10 +70,10 @@ class Follower:
         kept = {node.qualname for node in definitions(self.target.root)}
         return [node for node in definitions(self.base.root) if node.qualname not in kept]
 
-    def _fresh(self) -> Iterator[Node]:
+    def _fresh(self, node: Node) -> Iterator[Node]:
         known = {node.qualname for node in definitions(self.base.root)}
         yield from (n for n in definitions(self.target.root) if n.qualname not in known)
-        for path, source in self._others():
+        for path, source in self._others(node):
             before = self._elsewhere_base.get(path)
             own = {n.qualname for n in definitions(parse(before).root)} if before else set()
             yield from (n for n in definitions(source.root) if n.qualname not in own)
@@ -82,11 +90,11 @@ class Follower:
         return None
 
     def _definition(self, node: Node) -> Node | None:
-        kind = definition_kind(node)
+        kind = is_class(node)
         mine = _bag(node)
         scored: list[tuple[float, bool, Node]] = []
-        for other in self._fresh():
-            if definition_kind(other) != kind:
+        for other in self._fresh(node):
+            if is_class(other) is not kind:
                 continue
             score = _share(mine, _bag(other))
             named = other.name == node.name
@@ -94,14 +102,33 @@ class Follower:
                 scored.append((score, named, other))
         best = _clear_best(scored)
         if best is None:
-            return None
+            return self._with_its_class(node)
         # The base must not have another lost definition that fits as well.
         rivals = [
             (_share(_bag(lost), _bag(best)), lost.name == best.name, lost)
             for lost in self._lost
-            if definition_kind(lost) == kind
+            if is_class(lost) is kind
         ]
         return best if _clear_best(rivals) is node or _only(rivals, node) else None
+
+    def _with_its_class(self, node: Node) -> Node | None:
+        """Return a method that changed on the way, where its class' methods moved together."""
+        owner = node.parent.parent if node.parent is not None else None
+        if owner is None or owner.role is not Role.DEFINITION or owner not in self._lost:
+            return None
+        names = {child.name for child in owner.named("body").children if child.name}
+        groups: dict[str, list[Node]] = {}
+        for other in self._fresh(node):
+            if other.parent is not None and other.parent.kind != "module":
+                groups.setdefault(other.parent.qualname, []).append(other)
+        homes = []
+        for members in groups.values():
+            moved = [other for other in members if other.name in names]
+            if len(moved) >= _GROUP and len(moved) >= _CONTAINED * len(members):
+                homes.append([other for other in moved if other.name == node.name])
+        if len(homes) != 1 or len(homes[0]) != 1:
+            return None
+        return homes[0][0]
 
     def _container(self, node: Node) -> Node | None:
         mine = _members(node)
@@ -143,10 +170,10 @@ class Follower:
         return False
 
 
-def definition_kind(node: Node) -> str:
-    """Return "class" or "function"."""
+def is_class(node: Node) -> bool:
+    """Return whether the node is the definition of a class."""
     inner = node.raw.child_by_field_name("definition") or node.raw
-    return inner.type.removesuffix("_definition")
+    return inner.type == "class_definition"
 
 
 def definitions(body: Node) -> Iterator[Node]:
@@ -154,7 +181,7 @@ def definitions(body: Node) -> Iterator[Node]:
     for child in body.children:
         if child.role is Role.DEFINITION:
             yield child
-            if definition_kind(child) == "class":
+            if is_class(child):
                 yield from definitions(child.named("body"))
 
 
@@ -162,7 +189,7 @@ def _containers(body: Node) -> Iterator[Node]:
     for child in body.children:
         if child.kind == "assignment" and child.name:
             yield from _sequences(child)
-        elif child.role is Role.DEFINITION and definition_kind(child) == "class":
+        elif child.role is Role.DEFINITION and is_class(child):
             yield from _containers(child.named("body"))
 
 
@@ -190,7 +217,7 @@ def _members(node: Node) -> set[tuple[str, bytes]]:
 def _bag(node: Node) -> Counter[bytes]:
     """The statements of a definition, without its name."""
     body = node.named("body")
-    if definition_kind(node) == "class":
+    if is_class(node):
         return Counter(
             statement
             for child in body.children

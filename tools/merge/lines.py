@@ -2,9 +2,11 @@
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from functools import lru_cache
+from typing import Literal
 
 # Above this many cells a gap without a single unique element is left unmatched: the merge then
 # sees more change than there is, which can only turn into a conflict, never into a wrong place.
@@ -30,12 +32,13 @@ class Labels:
     patched: str = "patched"
 
 
-def split_lines(data: bytes) -> list[bytes]:
+@lru_cache(maxsize=24)
+def split_lines(data: bytes) -> tuple[bytes, ...]:
     """Return the lines with their ends; only a line feed ends a line, as for git."""
     lines = data.split(b"\n")
     last = lines.pop()
     ended = [line + b"\n" for line in lines]
-    return [*ended, last] if last else ended
+    return (*ended, last) if last else tuple(ended)
 
 
 def match_pairs(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[int, int]]:
@@ -113,43 +116,59 @@ def hunks(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[Hunk]:
     return found
 
 
+@lru_cache(maxsize=32)
+def file_hunks(a: bytes, b: bytes) -> tuple[Hunk, ...]:
+    """Return what differs between the lines of two files; the last answers are kept."""
+    return tuple(hunks(split_lines(a), split_lines(b)))
+
+
 @dataclass(frozen=True)
-class _Region:
-    """A base range that one side or both changed; ``result`` is None where they disagree."""
+class Region:
+    """Lines that one side or both changed, in three versions.
 
-    b0: int
-    b1: int
-    patched: list[bytes]
-    target: list[bytes]
-    result: list[bytes] | None
+    Args:
+        base: First and last-but-one line in the base, from 0.
+        patched: The same in the patched file.
+        target: The same in the target.
+        result: Which version holds in the merge; None where the sides disagree.
+    """
+
+    base: slice
+    patched: slice
+    target: slice
+    result: Literal["patched", "target"] | None
 
 
-def _regions(base: list[bytes], patched: list[bytes], target: list[bytes]) -> list[_Region]:
-    ours, theirs = hunks(base, patched), hunks(base, target)
-    regions: list[_Region] = []
+def regions(base: bytes, patched: bytes, target: bytes) -> list[Region]:
+    """Return where the patched file or the target differ from the base, in order."""
+    ours, theirs = file_hunks(base, patched), file_hunks(base, target)
+    o, t = split_lines(patched), split_lines(target)
+    found: list[Region] = []
     i = j = 0
     shift_o = shift_t = 0  # how far the unchanged lines before this point are displaced
     while i < len(ours) or j < len(theirs):
-        heads = [side[k] for side, k in ((ours, i), (theirs, j)) if k < len(side)]
-        lo = min(head.a0 for head in heads)
-        hi = lo
-        i0, j0 = i, j
+        low = min(side[k].a0 for side, k in ((ours, i), (theirs, j)) if k < len(side))
+        high, i0, j0 = low, i, j
         grown = True
-        # Hunks that touch without one common line between them belong together, as for git.
+        # Hunks that touch, without one common line between them, belong together, as for git.
         while grown:
             grown = False
-            while i < len(ours) and ours[i].a0 <= hi:
-                hi, i, grown = max(hi, ours[i].a1), i + 1, True
-            while j < len(theirs) and theirs[j].a0 <= hi:
-                hi, j, grown = max(hi, theirs[j].a1), j + 1, True
+            while i < len(ours) and ours[i].a0 <= high:
+                high, i, grown = max(high, ours[i].a1), i + 1, True
+            while j < len(theirs) and theirs[j].a0 <= high:
+                high, j, grown = max(high, theirs[j].a1), j + 1, True
         end_o = ours[i - 1].b1 - ours[i - 1].a1 if i > i0 else shift_o
         end_t = theirs[j - 1].b1 - theirs[j - 1].a1 if j > j0 else shift_t
-        mine = patched[lo + shift_o : hi + end_o]
-        other = target[lo + shift_t : hi + end_t]
-        result = mine if j == j0 or mine == other else other if i == i0 else None
-        regions.append(_Region(lo, hi, mine, other, result))
+        mine = slice(low + shift_o, high + end_o)
+        other = slice(low + shift_t, high + end_t)
+        result: Literal["patched", "target"] | None = None
+        if i == i0 or o[mine] == t[other]:
+            result = "target"
+        elif j == j0:
+            result = "patched"
+        found.append(Region(slice(low, high), mine, other, result))
         shift_o, shift_t = end_o, end_t
-    return regions
+    return found
 
 
 def merge_text(base: bytes, patched: bytes, target: bytes) -> bytes | None:
@@ -167,15 +186,16 @@ def merge_text(base: bytes, patched: bytes, target: bytes) -> bytes | None:
         return target
     if base == target:
         return patched
-    lines = split_lines(base)
+    o, t = split_lines(patched), split_lines(target)
     out: list[bytes] = []
     at = 0
-    for region in _regions(lines, split_lines(patched), split_lines(target)):
+    for region in regions(base, patched, target):
         if region.result is None:
             return None
-        out += lines[at : region.b0] + region.result
-        at = region.b1
-    return b"".join(out + lines[at:])
+        out += t[at : region.target.start]
+        out += o[region.patched] if region.result == "patched" else t[region.target]
+        at = region.target.stop
+    return b"".join([*out, *t[at:]])
 
 
 def conflict_markers(
@@ -196,22 +216,22 @@ def conflict_markers(
     clean = merge_text(base, patched, target)
     if clean is not None:
         return clean
-    lines = split_lines(base)
-    newline = b"\r\n" if any(line.endswith(b"\r\n") for line in lines[:1]) else b"\n"
+    b, o, t = split_lines(base), split_lines(patched), split_lines(target)
+    newline = b"\r\n" if any(line.endswith(b"\r\n") for line in t[:1]) else b"\n"
 
-    def closed(part: list[bytes]) -> list[bytes]:
+    def closed(part: Iterable[bytes]) -> list[bytes]:
         return [line if line.endswith(b"\n") else line + newline for line in part]
 
     out: list[bytes] = []
     at = 0
-    for region in _regions(lines, split_lines(patched), split_lines(target)):
-        out += lines[at : region.b0]
-        at = region.b1
+    for region in regions(base, patched, target):
+        out += t[at : region.target.start]
+        at = region.target.stop
         if region.result is not None:
-            out += region.result
+            out += o[region.patched] if region.result == "patched" else t[region.target]
             continue
         out = [*closed(out), b"<<<<<<< " + names.target.encode() + newline]
-        out += [*closed(region.target), b"||||||| " + names.base.encode() + newline]
-        out += [*closed(lines[region.b0 : region.b1]), b"=======" + newline]
-        out += [*closed(region.patched), b">>>>>>> " + names.patched.encode() + newline]
-    return b"".join(out + lines[at:])
+        out += [*closed(t[region.target]), b"||||||| " + names.base.encode() + newline]
+        out += [*closed(b[region.base]), b"=======" + newline]
+        out += [*closed(o[region.patched]), b">>>>>>> " + names.patched.encode() + newline]
+    return b"".join([*out, *t[at:]])

@@ -1,14 +1,15 @@
 """The proof that a merge did what the patch says, where it says it, and nothing twice."""
 
-import ast
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from tools.merge.align import align, hint, key, telling
-from tools.merge.follow import definition_kind
+from tools.merge.follow import is_class
 from tools.merge.model import Conflict, Edit, Site
 from tools.merge.syntax import Node, Role, Source, parse
+from tools.merge.tokens import tokens
 
 Delta = dict[str, Counter[bytes]]
 _Label = tuple[str, bytes]
@@ -20,7 +21,7 @@ def parses(data: bytes) -> bool:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            ast.parse(data)
+            compile(data, "<merged>", "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return True
@@ -36,18 +37,29 @@ def check_parses(
     """
     if merged in (target, patched, base):
         return []
-    bad = not parse(merged).parses and parse(target).parses
-    if not bad and not parses(merged):
-        bad = all(parses(side) for side in (base, patched, target))
+    source, before = parse(merged, target), parse(target)
+    bad = not source.parses and before.parses
+    if not bad and not parses(_changed_statements(before, source)):
+        bad = all(parses(side) for side in (base, patched, target)) and not parses(merged)
     if not bad:
         return []
     site = Site(path, "", 1)
     return [Conflict("the merged file does not parse", site, site)]
 
 
+def _changed_statements(old: Source, new: Source) -> bytes:
+    """Return the module's statements that ``new`` has and ``old`` has not.
+
+    A module parses when each of its statements does, and most of them are the target's own.
+    """
+    known = {node.text for node in old.root.children}
+    return b"\n".join(node.text for node in new.root.children if node.text not in known)
+
+
 # --- each edit in its own qualified name --------------------------------------------------------
 
 
+@lru_cache(maxsize=16)
 def delta(old: Source, new: Source) -> Delta:
     """Return, by qualified name, how many of each token ``new`` has more (or fewer) than ``old``.
 
@@ -65,6 +77,9 @@ def _count(old: Sequence[Node], new: Sequence[Node], found: Delta) -> None:
     news = list(_left_over(new, theirs - mine))
     pairs = _twins(olds, news)
     for a, b in pairs:
+        if a.role is not Role.DEFINITION:
+            _count_pieces(list(_pieces(a)), list(_pieces(b)), a.qualname, found)
+            continue
         for kind in ("decorators", "header"):
             for node, sign in ((a, -1), (b, 1)):
                 part = next((p for p in node.children if p.kind == kind), None)
@@ -88,16 +103,35 @@ def _left_over(nodes: Sequence[Node], extra: Counter[tuple[str, bytes, bytes]]) 
 
 
 def _twins(olds: Sequence[Node], news: Sequence[Node]) -> list[tuple[Node, Node]]:
-    def once(nodes: Sequence[Node]) -> dict[str, Node]:
-        counts = Counter(n.name for n in nodes if n.role is Role.DEFINITION)
-        return {n.name: n for n in nodes if n.role is Role.DEFINITION and counts[n.name] == 1}
+    def once(nodes: Sequence[Node]) -> dict[tuple[Role, str], Node]:
+        counts = Counter((n.role, n.name) for n in nodes if n.name)
+        return {(n.role, n.name): n for n in nodes if counts[n.role, n.name] == 1}
 
     left, right = once(olds), once(news)
     return [(node, right[name]) for name, node in left.items() if name in right]
 
 
+def _pieces(node: Node) -> Iterator[Node]:
+    """Yield what an assignment consists of, with the members of its lists one by one."""
+    if node.role is Role.SEQUENCE:
+        yield from node.children
+    elif node.role is Role.FIXED:
+        for child in node.children:
+            yield from _pieces(child)
+    else:
+        yield node
+
+
+def _count_pieces(old: list[Node], new: list[Node], name: str, found: Delta) -> None:
+    counts = Counter((node.text, node.tail) for node in new)
+    counts.subtract((node.text, node.tail) for node in old)
+    for (text, tail), count in counts.items():
+        if count:
+            _add(found, name, tokens(text + b" " + tail), count)
+
+
 def _add_node(found: Delta, node: Node, sign: int) -> None:
-    if node.role is Role.DEFINITION and definition_kind(node) == "class":
+    if node.role is Role.DEFINITION and is_class(node):
         for part in node.children:
             if part.kind == "body":
                 for child in part.children:
@@ -165,10 +199,7 @@ def doubled(
     Dictionary keys, list entries, parameters, keywords, imports, definitions and whole statements
     are compared within their container. What the patch itself doubles is its own affair.
     """
-    allowed: dict[tuple[str, _Label], int] = {}
-    for container, label, _, now, _ in _growth(base.root, patched.root):
-        place = container.qualname, label
-        allowed[place] = max(now, allowed.get(place, 0))
+    allowed = _own_doubles(base, patched)
     conflicts = []
     for container, label, before, now, node in _growth(target.root, merged.root):
         if before and now > max(1, allowed.get((container.qualname, label), 1)):
@@ -176,6 +207,16 @@ def doubled(
             name = label[1].decode(errors="replace")[:60]
             conflicts.append(Conflict(f"{name!r} would stand there twice", site, site))
     return conflicts
+
+
+@lru_cache(maxsize=16)
+def _own_doubles(base: Source, patched: Source) -> dict[tuple[str, _Label], int]:
+    """Return how often the patched file has what the patch brings."""
+    counts: dict[tuple[str, _Label], int] = {}
+    for container, label, _, now, _ in _growth(base.root, patched.root):
+        place = container.qualname, label
+        counts[place] = max(now, counts.get(place, 0))
+    return counts
 
 
 def _growth(old: Node, new: Node) -> Iterator[tuple[Node, _Label, int, int, Node]]:
@@ -194,15 +235,35 @@ def _growth(old: Node, new: Node) -> Iterator[tuple[Node, _Label, int, int, Node
             if b is not None:
                 yield from _growth(a, b)
         return
-    before = Counter(label for node in old.children for label in _labels(node))
-    now = Counter(label for node in new.children for label in _labels(node))
-    for node in new.children:
+    counts = Counter(node.text for node in old.children)
+    counts.subtract(node.text for node in new.children)
+    olds = [node for node in old.children if counts[node.text]]
+    news = [node for node in new.children if counts[node.text]]
+    before = Counter(label for node in olds for label in _labels(node))
+    now = Counter(label for node in news for label in _labels(node))
+    grown = {label for label in now if now[label] > before[label]}
+    common = _common(new.children, counts, {label[0] for label in grown})
+    for node in news:
         for label in _labels(node):
-            if now[label] > before[label]:
-                yield new, label, before[label], now[label], node
-    matched = align(old.children, new.children, moves=False)
+            if label in grown:
+                kept = common[label]
+                yield new, label, before[label] + kept, now[label] + kept, node
+    matched = align(olds, news, moves=False)
     for i, j in matched.pairs.items():
-        yield from _growth(old.children[i], new.children[j])
+        yield from _growth(olds[i], news[j])
+
+
+def _common(members: list[Node], counts: Counter[bytes], kinds: set[str]) -> Counter[_Label]:
+    """Count the labels of the members that both versions have."""
+    if not kinds:
+        return Counter()
+    return Counter(
+        label
+        for node in members
+        if not counts[node.text]
+        for label in _labels(node)
+        if label[0] in kinds
+    )
 
 
 def _labels(node: Node) -> Iterator[_Label]:
@@ -215,12 +276,12 @@ def _labels(node: Node) -> Iterator[_Label]:
     if node.kind in ("import_from_statement", "future_import_statement"):
         module = node.children[1].code
         for name in node.children[-1].children:
-            yield "import", module + b"." + name.code
+            yield "import", module + b"." + name.squeezed
         return
     if node.parent is None or node.parent.role is Role.SEQUENCE:
         return
     if telling(node):
-        yield "statement", node.code
+        yield "statement", node.squeezed
         clue = hint(node)
         if clue is not None and node.role in (Role.COMPOUND, Role.BRANCH):
             yield clue

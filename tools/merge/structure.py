@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from tools.merge import splice
 from tools.merge.align import Alignment, align, hint, key, telling
-from tools.merge.follow import Follower
+from tools.merge.follow import Follower, is_class
 from tools.merge.model import Conflict, Edit, Site
 from tools.merge.splice import CannotPlace, Place, Splice
 from tools.merge.syntax import Node, Role, Source
@@ -118,16 +118,18 @@ class _Merger:
             return
         if b.tail != o.tail:
             self._tail(b, o, t)
-        if b.code == o.code:
-            return
-        if o.code == t.code:
-            self._land("change", o, t, present=True)
-        elif (lists := _interchangeable(b, o, t)) is not None:
+            if b.code == o.code:
+                return
+        if (lists := _interchangeable(b, o, t)) is not None:
             self.members(*lists)
+        elif b.role is o.role is t.role and (
+            b.role in _LINED or (b.role is Role.SEQUENCE and b.kind == o.kind == t.kind)
+        ):
+            self.members(b, o, t)
+        elif o.squeezed == t.squeezed and o.code == t.code:
+            self._land("change", o, t, present=True)
         elif not b.role is o.role is t.role:
             self._replace(b, o, t)
-        elif b.role in _LINED or (b.role is Role.SEQUENCE and b.kind == o.kind == t.kind):
-            self.members(b, o, t)
         elif b.role in (Role.DEFINITION, Role.BRANCH):
             self._named_parts(b, o, t)
         elif b.role is Role.FIXED and _same_shape(b, o, t):
@@ -146,7 +148,7 @@ class _Merger:
             self._conflict("the comment behind it changed on both sides", o, t)
 
     def _replace(self, b: Node, o: Node, t: Node) -> None:
-        if b.code == t.code:
+        if b.squeezed == t.squeezed and b.code == t.code:
             self._write(t.source, [splice.replace(t, o)])
             self._land("change", o, t)
         else:
@@ -194,14 +196,35 @@ class _Merger:
         elif not here.sure(i):
             self._conflict("more than one place in the target looks like it", o_child, t_child)
             return
-        if t_child is None:
-            same = [c for c in here.fresh() if c.same(o_child)]
-            if len(same) == 1:
-                self._land("change", o_child, same[0], present=True)
-            else:
-                self._conflict("the target has no counterpart of it", o_child, here.t)
+        if t_child is not None:
+            self.node(b_child, o_child, t_child)
             return
-        self.node(b_child, o_child, t_child)
+        same = [c for c in here.fresh() if c.same(o_child)]
+        if len(same) == 1:
+            self._land("change", o_child, same[0], present=True)
+        elif not self._methods_elsewhere(b_child, o_child):
+            self._conflict("the target has no counterpart of it", o_child, here.t)
+
+    def _methods_elsewhere(self, b: Node, o: Node) -> bool:
+        """Merge the methods of a class that is gone, each where it went as a whole."""
+        if not (is_class(b) and is_class(o) and b.named("header").same(o.named("header"))):
+            return False
+        b_body, o_body = b.named("body"), o.named("body")
+        written = align(b_body.children, o_body.children, moves=False)
+        if len(written.pairs) < max(len(b_body.children), len(o_body.children)):
+            return False
+        changed = [
+            (b_body.children[i], o_body.children[j])
+            for i, j in written.pairs.items()
+            if not b_body.children[i].same(o_body.children[j])
+        ]
+        homes = [self.follower.find(member) for member, _ in changed]
+        if None in homes or any(b.role is not Role.DEFINITION for b, _ in changed):
+            return False
+        for (b_child, o_child), t_child in zip(changed, homes, strict=True):
+            if t_child is not None:
+                self.node(b_child, o_child, t_child)
+        return True
 
     def _deleted(self, here: "_Sequence", i: int) -> None:
         b_child = here.b.children[i]
@@ -455,14 +478,7 @@ class _Sequence:
     def ordered(self) -> bool:
         """Whether the members' order decides what the code does."""
         owner = self.t.parent
-        return not (
-            self.t.kind == "module"
-            or (
-                owner is not None
-                and owner.role is Role.DEFINITION
-                and b"class" in owner.named("header").text[:5]
-            )
-        )
+        return not (self.t.kind == "module" or (owner is not None and is_class(owner)))
 
 
 def _interchangeable(b: Node, o: Node, t: Node) -> tuple[Node, Node, Node] | None:

@@ -6,15 +6,17 @@ members have an identity of their own (statements of a body, entries of a list, 
 most of a file is never looked at.
 """
 
-import keyword
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 from enum import Enum, auto
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import tree_sitter_python
-from tree_sitter import Language, Parser
+from tree_sitter import Language, Parser, Tree
 from tree_sitter import Node as Raw
+
+from tools.merge.tokens import squeezed, tokens
 
 _PARSER = Parser(Language(tree_sitter_python.language()))
 
@@ -42,22 +44,7 @@ _SEQUENCES = {
     "pattern_list",
     "concatenated_string",
 }
-_KEYWORDS = {word.encode() for word in keyword.kwlist}
 _NAMED_VALUES = _SEQUENCES | {"subscript", "parenthesized_expression"}
-_OPENERS, _CLOSERS = b"([{", b")]}"
-_TOKEN = re.compile(
-    rb"""
-      (?P<string>[A-Za-z]{0,2}(?:\"\"\"(?:\\.|[^\\])*?\"\"\"|'''(?:\\.|[^\\])*?'''
-                 |"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'))
-    | \#[^\r\n]*
-    | [^\W\d][\w.]* | [\w.]+ | [\x80-\xff]+
-    | ->|:=|\*\*=?|//=?|<<=?|>>=?|[=!<>+\-*/%@&|^]=?
-    | [^\s\\]
-    """,
-    re.VERBOSE | re.DOTALL,
-)
-_PLAIN_QUOTE = re.compile(rb"([A-Za-z]{0,2})'([^'\"\\\n]*)'\Z")
-_TRAILING_COMMA = re.compile(rb",\s*(?:#[^\n]*\s*)*[)\]}]")
 
 
 class Role(Enum):
@@ -75,19 +62,24 @@ class Role(Enum):
 
 
 class Source:
-    """One parsed file."""
+    """One parsed file.
 
-    def __init__(self, data: bytes) -> None:
+    Args:
+        data: Its bytes.
+        near: A file that differs in few places: parsing then only reads what changed.
+    """
+
+    def __init__(self, data: bytes, near: "Source | None" = None) -> None:
         self.data = data
         # Held here: nodes read from the tree for as long as the source lives.
-        self._tree = _PARSER.parse(data)
-        self.parses = not self._tree.root_node.has_error
+        self.tree = _PARSER.parse(data) if near is None else _reparse(data, near)
+        self.parses = not self.tree.root_node.has_error
         self.newline = b"\r\n" if b"\r\n" in data[: data.find(b"\n") + 1] else b"\n"
 
     @cached_property
     def root(self) -> "Node":
         """The module as a body."""
-        raw = self._tree.root_node
+        raw = self.tree.root_node
         node = Node(self, Role.BODY, "module", raw, None)
         node.start, node.end = 0, len(self.data)
         return node
@@ -111,15 +103,78 @@ class Source:
         """Return whether only blanks precede byte ``at`` on its line."""
         return not self.data[self.line_start(at) : at].strip(b" \t\f")
 
+    @cached_property
+    def lines(self) -> list[int]:
+        """Where each line starts."""
+        return [0, *(found.end() for found in re.finditer(rb"\n", self.data))]
+
     def line_number(self, at: int) -> int:
         """Return the 1-based line of byte ``at``."""
-        return self.data.count(b"\n", 0, at) + 1
+        return bisect_right(self.lines, at)
 
 
-@lru_cache(maxsize=96)
-def parse(data: bytes) -> Source:
-    """Return the parsed file; the last ones asked for are kept."""
-    return Source(data)
+class _Kept:
+    """The sources asked for last, by content."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._sources: dict[bytes, Source] = {}
+
+    def get(self, data: bytes, near: bytes | None) -> Source:
+        found = self._sources.pop(data, None)
+        if found is None:
+            found = Source(data, None if near is None else self._sources.get(near))
+        self._sources[data] = found
+        if len(self._sources) > self._limit:
+            del self._sources[next(iter(self._sources))]
+        return found
+
+
+# A patch series touches about a dozen files, each in four versions at a time.
+_KEPT = _Kept(limit=64)
+
+
+def parse(data: bytes, near: bytes | None = None) -> Source:
+    """Return the parsed file; the last ones asked for are kept.
+
+    Args:
+        data: The file.
+        near: A file that differs in few places.
+    """
+    return _KEPT.get(data, near)
+
+
+def _reparse(data: bytes, near: Source) -> Tree:
+    """Parse with the help of another file's tree: one changed span between two equal ends."""
+    old = near.data
+    head = _common_start(old, data)
+    tail = _common_start(old[head:][::-1], data[head:][::-1])
+    tree = near.tree.copy()
+    old_end, new_end = len(old) - tail, len(data) - tail
+    tree.edit(
+        start_byte=head,
+        old_end_byte=old_end,
+        new_end_byte=new_end,
+        start_point=_point(old, head),
+        old_end_point=_point(old, old_end),
+        new_end_point=_point(data, new_end),
+    )
+    return _PARSER.parse(data, tree)
+
+
+def _common_start(a: bytes, b: bytes) -> int:
+    low, high = 0, min(len(a), len(b))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if a[low:middle] == b[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _point(data: bytes, at: int) -> tuple[int, int]:
+    return data.count(b"\n", 0, at), at - data.rfind(b"\n", 0, at) - 1
 
 
 class Node:
@@ -151,6 +206,8 @@ class Node:
         self.raws = raws
         self.start = raws[0].start_byte if raws else raw.start_byte
         self.end = raws[-1].end_byte if raws else raw.end_byte
+        self.known_key: tuple[str, bytes] | None = None
+        self.key_is_known = False
         # A comment behind the node on its line belongs to it; so does the comma before that.
         self.comma_end = self.end
         self.full_end = self.end
@@ -188,6 +245,11 @@ class Node:
             return b"\x01" + b"\x02".join(child.norm for child in self.children) + b"\x03"
         return tokens(self.text)
 
+    @cached_property
+    def squeezed(self) -> bytes:
+        """The text without blanks and commas: what may be equal is found by it, not proved."""
+        return squeezed(self.text)
+
     @property
     def norm(self) -> bytes:
         """The code and the comment behind it."""
@@ -210,7 +272,11 @@ class Node:
 
     def same(self, other: "Node") -> bool:
         """Return whether both hold the same code, whatever the layout."""
-        return self.alike(other) or self.norm == other.norm
+        if self.alike(other):
+            return True
+        if self.squeezed != other.squeezed or self.tail != other.tail:
+            return False
+        return self.code == other.code
 
     def alike(self, other: "Node") -> bool:
         """Return whether both hold the same bytes, the lines' common indentation aside."""
@@ -252,39 +318,6 @@ class Node:
     def qualname(self) -> str:
         """Dotted path of the definitions and named containers that hold the node, and itself."""
         return ".".join(reversed([node.name for node in self.path() if node.name]))
-
-
-def tokens(text: bytes) -> bytes:
-    """Return the tokens of an expression or a simple statement, separated by one blank."""
-    found = [match.group() for match in _TOKEN.finditer(text)]
-    if _TRAILING_COMMA.search(text):
-        found = _without_trailing_commas(found)
-    if b"'" in text:
-        found = [_PLAIN_QUOTE.sub(rb'\1"\2"', token) for token in found]
-    return b" ".join(found)
-
-
-def _without_trailing_commas(found: list[bytes]) -> list[bytes]:
-    out: list[bytes] = []
-    # For each open bracket: commas so far, and whether it is a call or a subscript.
-    stack: list[list[int]] = []
-    for token in found:
-        if len(token) == 1 and token in _OPENERS:
-            before = out[-1] if out and out[-1] not in _KEYWORDS else b""
-            follows = before[-1:].isalnum() or before[-1:] in (b"_", b")", b"]")
-            stack.append([0, token == b"{" or follows == (token == b"(")])
-        elif len(token) == 1 and token in _CLOSERS and stack:
-            commas, free = stack.pop()
-            at = len(out) - 1
-            while at >= 0 and out[at].startswith(b"#"):
-                at -= 1
-            # `(a,)` and `x[a,]` are tuples: there the comma is no layout.
-            if at >= 0 and out[at] == b"," and (free or commas > 1):
-                del out[at]
-        elif token == b"," and stack:
-            stack[-1][0] += 1
-        out.append(token)
-    return out
 
 
 def _children(node: Node) -> Iterator[Node]:

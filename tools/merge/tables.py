@@ -61,7 +61,7 @@ def _split(data: bytes) -> tuple[list[bytes], list[_Table]]:
         head = b"|".join(cells(lines[start - 2]))
         seen[names[start - 1], head] += 1
         name = f"{names[start - 1]}\0{seen[names[start - 1], head]}"
-        tables.append(_Table(name, head, start + 1, lines[start:k]))
+        tables.append(_Table(name, head, start + 1, list(lines[start:k])))
         rest.append(b"\0table %d\n" % (len(tables) - 1))
     return rest, tables
 
