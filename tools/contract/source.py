@@ -1,0 +1,428 @@
+"""Python modules of a tree, as the checker sees them: bindings, classes and functions.
+
+Nothing is executed. A module is parsed once; what its top-level names may be bound to is collected
+over every branch (``if``, ``try``, ``with``), because which branch runs is not known.
+"""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from typing import TypeVar
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+Scope = Comprehension | ast.Lambda | FunctionNode
+
+
+class Guard(Enum):
+    """Under what condition a statement runs."""
+
+    NONE = "always"
+    TYPE_CHECKING = "for type checkers only"
+    CONDITION = "under a condition"
+    CAUGHT = "where its failure is caught"
+
+
+@dataclass(frozen=True)
+class ImportName:
+    """One name bound by an import statement.
+
+    Attributes:
+        local: The name in the importing module; "*" for a star import.
+        module: Absolute name of the imported module.
+        attr: Name taken from it, or "" where the module itself is bound.
+        line: Line of the name.
+        guard: When it runs.
+        inner: Whether it stands in a function.
+    """
+
+    local: str
+    module: str
+    attr: str
+    line: int
+    guard: Guard
+    inner: bool = False
+
+
+@dataclass(eq=False)
+class FunctionInfo:
+    """A function or method."""
+
+    module: "ModuleInfo"
+    node: FunctionNode
+    owner: "ClassInfo | None" = None
+
+    @property
+    def name(self) -> str:
+        """Its own name."""
+        return self.node.name
+
+    @property
+    def qualname(self) -> str:
+        """Its name inside the module."""
+        return f"{self.owner.name}.{self.name}" if self.owner else self.name
+
+    @cached_property
+    def decorators(self) -> tuple[str, ...]:
+        """The last part of each decorator's name."""
+        return tuple(last_name(decorator) for decorator in self.node.decorator_list)
+
+    @cached_property
+    def call_sites(self) -> tuple[tuple[ast.Call, tuple["Scope", ...]], ...]:
+        """Every call in the function with the inner scopes it stands in, outermost first."""
+        found: list[tuple[ast.Call, tuple[Scope, ...]]] = []
+        _sites(self.node, (), found)
+        return tuple(found)
+
+    @cached_property
+    def calls(self) -> tuple[ast.Call, ...]:
+        """Every call in the body, nested functions included."""
+        return tuple(
+            node
+            for statement in self.node.body
+            for node in ast.walk(statement)
+            if isinstance(node, ast.Call)
+        )
+
+    @cached_property
+    def self_name(self) -> str:
+        """Name of the first parameter of a method that has one bound, else ""."""
+        if self.owner is None or "staticmethod" in self.decorators:
+            return ""
+        args = [*self.node.args.posonlyargs, *self.node.args.args]
+        return args[0].arg if args else ""
+
+
+@dataclass(eq=False)
+class ClassInfo:
+    """A top-level class."""
+
+    module: "ModuleInfo"
+    node: ast.ClassDef
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.node.name
+
+    @cached_property
+    def methods(self) -> dict[str, FunctionInfo]:
+        """Methods by name; of overloads and setters the plain definition is kept."""
+        found: dict[str, FunctionInfo] = {}
+        for node in _flatten(self.node.body):
+            if isinstance(node, FunctionNode):
+                info = FunctionInfo(self.module, node, self)
+                if "overload" in info.decorators:
+                    continue
+                if any(name in {"setter", "deleter"} for name in info.decorators):
+                    continue
+                found[node.name] = info
+        return found
+
+    @cached_property
+    def attributes(self) -> dict[str, ast.expr | None]:
+        """Class-level names with the expression assigned, None where only annotated."""
+        found: dict[str, ast.expr | None] = {}
+        for node in _flatten(self.node.body):
+            if isinstance(node, ast.Assign):
+                for target in node.targets:
+                    for name in _names(target):
+                        found[name] = node.value
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                found[node.target.id] = node.value
+            elif isinstance(node, ast.ClassDef):
+                found[node.name] = None
+            elif isinstance(node, ast.Import | ast.ImportFrom):
+                for alias in node.names:
+                    found[alias.asname or alias.name] = None
+        return found
+
+    @cached_property
+    def annotations(self) -> dict[str, ast.expr]:
+        """Class-level annotations."""
+        return {
+            node.target.id: node.annotation
+            for node in _flatten(self.node.body)
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+        }
+
+    @cached_property
+    def attribute_lines(self) -> dict[str, int]:
+        """Line of each class-level assignment."""
+        found: dict[str, int] = {}
+        for node in _flatten(self.node.body):
+            targets = (
+                node.targets
+                if isinstance(node, ast.Assign)
+                else [node.target]
+                if isinstance(node, ast.AnnAssign)
+                else []
+            )
+            for target in targets:
+                for name in _names(target):
+                    found[name] = node.lineno
+        return found
+
+    @cached_property
+    def decorators(self) -> tuple[str, ...]:
+        """The last part of each decorator's name."""
+        return tuple(last_name(decorator) for decorator in self.node.decorator_list)
+
+
+Definition = ClassInfo | FunctionInfo | ImportName | ast.expr
+_Kind = TypeVar("_Kind", ClassInfo, FunctionInfo)
+
+
+@dataclass(eq=False)
+class ModuleInfo:
+    """A parsed module.
+
+    Attributes:
+        name: Absolute dotted name.
+        path: Path in its tree.
+        source: Its bytes.
+        tree: Its syntax tree.
+        package: Whether it is an ``__init__.py``.
+        bindings: Everything each top-level name may be bound to, in source order.
+        imports: Every import statement, those inside functions included.
+    """
+
+    name: str
+    path: str
+    source: bytes
+    tree: ast.Module
+    package: bool
+    bindings: dict[str, list[Definition]] = field(default_factory=dict)
+    imports: list[ImportName] = field(default_factory=list)
+
+    @cached_property
+    def classes(self) -> dict[str, ClassInfo]:
+        """Top-level classes; of several under one name the first."""
+        return _first_of(self.bindings, ClassInfo)
+
+    @cached_property
+    def functions(self) -> dict[str, FunctionInfo]:
+        """Top-level functions; of several under one name the first."""
+        return _first_of(self.bindings, FunctionInfo)
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """Source lines, for diffs and comments."""
+        return self.source.decode("utf-8", "replace").splitlines()
+
+
+def _sites(
+    node: ast.AST,
+    scopes: tuple[Scope, ...],
+    found: list[tuple[ast.Call, tuple[Scope, ...]]],
+) -> None:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.ClassDef):
+            continue
+        if isinstance(child, ast.Call):
+            found.append((child, scopes))
+        inner = (*scopes, child) if isinstance(child, Scope) else scopes
+        _sites(child, inner, found)
+
+
+def _first_of(bindings: dict[str, list[Definition]], kind: type[_Kind]) -> dict[str, _Kind]:
+    found: dict[str, _Kind] = {}
+    for name, definitions in bindings.items():
+        for definition in definitions:
+            if isinstance(definition, kind):
+                found.setdefault(name, definition)
+    return found
+
+
+def last_name(node: ast.expr) -> str:
+    """Return the last part of a dotted name, of a call's function or of a subscript's value."""
+    while isinstance(node, ast.Call | ast.Subscript):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def dotted(node: ast.expr) -> str:
+    """Return ``a.b.c`` for a chain of attributes on a name, else ""."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return ""
+    return ".".join([node.id, *reversed(parts)])
+
+
+def parse_module(name: str, path: str, source: bytes) -> ModuleInfo:
+    """Parse a module and collect its bindings and imports.
+
+    Raises:
+        SyntaxError: The source does not parse.
+        ValueError: The source holds a null byte.
+    """
+    package = path.endswith("/__init__.py")
+    module = ModuleInfo(name, path, source, ast.parse(source), package)
+    _collect(module, module.tree.body, Guard.NONE)
+    _collect_inner(module)
+    return module
+
+
+def _flatten(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    for node in body:
+        yield node
+        for part in _blocks(node):
+            yield from _flatten(part)
+
+
+def _blocks(node: ast.stmt) -> list[list[ast.stmt]]:
+    match node:
+        case ast.If() | ast.For() | ast.While():
+            return [node.body, node.orelse]
+        case ast.Try() | ast.TryStar():
+            return [
+                node.body,
+                *(handler.body for handler in node.handlers),
+                node.orelse,
+                node.finalbody,
+            ]
+        case ast.With():
+            return [node.body]
+        case ast.Match():
+            return [case.body for case in node.cases]
+        case _:
+            return []
+
+
+def _names(target: ast.expr) -> Iterator[str]:
+    if isinstance(target, ast.Name):
+        yield target.id
+    elif isinstance(target, ast.Tuple | ast.List):
+        for part in target.elts:
+            yield from _names(part)
+    elif isinstance(target, ast.Starred):
+        yield from _names(target.value)
+
+
+def is_type_checking(test: ast.expr) -> bool:
+    """Say whether an ``if`` test is ``TYPE_CHECKING``."""
+    return last_name(test) == "TYPE_CHECKING"
+
+
+def _catches_import_error(node: ast.Try | ast.TryStar) -> bool:
+    broad = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException", "AttributeError"}
+    for handler in node.handlers:
+        if handler.type is None:
+            return True
+        kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+        if any(last_name(kind) in broad for kind in kinds):
+            return True
+    return False
+
+
+def branches(node: ast.stmt, guard: Guard) -> list[tuple[list[ast.stmt], Guard]]:
+    """Return the blocks of a compound statement with the guard that each adds."""
+    match node:
+        case ast.If():
+            if is_type_checking(node.test):
+                return [(node.body, Guard.TYPE_CHECKING), (node.orelse, guard)]
+            weaker = guard if guard is not Guard.NONE else Guard.CONDITION
+            return [(node.body, weaker), (node.orelse, weaker)]
+        case ast.Try() | ast.TryStar():
+            caught = Guard.CAUGHT if _catches_import_error(node) else guard
+            if guard is Guard.TYPE_CHECKING:
+                caught = guard
+            return [
+                (node.body, caught),
+                *((handler.body, caught) for handler in node.handlers),
+                (node.orelse, guard),
+                (node.finalbody, guard),
+            ]
+        case _:
+            return [(block, guard) for block in _blocks(node)]
+
+
+def _collect(  # noqa: PLR0912 - one case for each kind of statement
+    module: ModuleInfo, body: list[ast.stmt], guard: Guard
+) -> None:
+    def bind(name: str, definition: Definition) -> None:
+        module.bindings.setdefault(name, []).append(definition)
+
+    for node in body:
+        match node:
+            case ast.Import() | ast.ImportFrom():
+                for found in import_names(module, node, guard):
+                    module.imports.append(found)
+                    if found.local != "*":
+                        bind(found.local, found)
+                    else:
+                        bind("*", found)
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                bind(node.name, FunctionInfo(module, node))
+            case ast.ClassDef():
+                bind(node.name, ClassInfo(module, node))
+            case ast.Assign():
+                for target in node.targets:
+                    for name in _names(target):
+                        bind(name, node.value)
+            case ast.AnnAssign() | ast.AugAssign():
+                for name in _names(node.target):
+                    bind(name, node.value or ast.Constant(None))
+            case ast.With():
+                for item in node.items:
+                    for name in _names(item.optional_vars) if item.optional_vars else ():
+                        bind(name, item.context_expr)
+            case ast.For():
+                for name in _names(node.target):
+                    bind(name, node.iter)
+            case ast.Expr() if isinstance(node.value, ast.NamedExpr):
+                bind(node.value.target.id, node.value.value)
+            case _:
+                pass
+        for block, inner in branches(node, guard):
+            _collect(module, block, inner)
+
+
+def import_names(
+    module: ModuleInfo, node: ast.Import | ast.ImportFrom, guard: Guard, *, inner: bool = False
+) -> Iterator[ImportName]:
+    """Yield what an import statement binds, with absolute module names."""
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            top = alias.name.partition(".")[0]
+            if alias.asname:
+                yield ImportName(alias.asname, alias.name, "", alias.lineno, guard, inner)
+            else:
+                # ``import a.b`` binds ``a`` and makes ``a.b`` a module that must exist.
+                yield ImportName(top, top, "", alias.lineno, guard, inner)
+                if alias.name != top:
+                    yield ImportName(alias.name, alias.name, "", alias.lineno, guard, inner)
+        return
+    base = node.module or ""
+    if node.level:
+        parts = module.name.split(".")
+        keep = len(parts) - node.level + (1 if module.package else 0)
+        base = ".".join([*parts[: max(keep, 0)], *([base] if base else [])])
+    for alias in node.names:
+        local = alias.asname or alias.name
+        yield ImportName(local, base, alias.name, alias.lineno, guard, inner)
+
+
+def _collect_inner(module: ModuleInfo) -> None:
+    """Collect the imports that stand inside functions and class bodies."""
+
+    def visit(body: list[ast.stmt], guard: Guard, inside: bool) -> None:
+        for node in body:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                if inside:
+                    module.imports.extend(import_names(module, node, guard, inner=True))
+            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                visit(node.body, guard, True)
+            for block, weaker in branches(node, guard):
+                visit(block, weaker, inside)
+
+    visit(module.tree.body, Guard.NONE, False)
