@@ -5,13 +5,14 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tools.errors import BadInput, CheckFailed, EnvironmentLacks
 from tools.merge import merge_file
 from tools.wheel.archive import open_archive
 from tools.wheel.changes import Change
+from tools.wheel.delta import DeltaResult, write_delta
 from tools.wheel.metadata import DISTRIBUTIONS, Amendments
 from tools.wheel.provenance import PROVENANCE, Provenance, render_provenance
 from tools.wheel.publish import disk_errors, output_directory, staging, written_aside
@@ -46,6 +47,7 @@ class BuildJob:
         amendments: What METADATA shall say otherwise.
         wheel_sha256: The digest of upstream's wheel where it is known; it is taken otherwise.
         check: Read every byte back with others' tools before the wheel takes its name.
+        delta: Write the delta wheel as well.
     """
 
     release: str
@@ -58,6 +60,7 @@ class BuildJob:
     amendments: Amendments = field(default_factory=Amendments)
     wheel_sha256: str = ""
     check: bool = True
+    delta: bool = False
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,7 @@ class BuildResult:
         sums: ``SHA256SUMS`` beside it.
         plan: What became of each change, and of METADATA.
         checks: What was checked; empty where that was not asked for.
+        delta: The delta wheel, or None where it was not asked for.
     """
 
     wheel: Path
@@ -79,6 +83,7 @@ class BuildResult:
     sums: Path
     plan: RepackPlan
     checks: tuple[Check, ...]
+    delta: DeltaResult | None = None
 
 
 def resolve_device(device: str) -> str:
@@ -135,11 +140,16 @@ def build(job: BuildJob) -> BuildResult:
         with output_directory(job.out_dir) as out_dir, staging(out_dir) as aside:
             written = write_wheel(archive, plan, extra, aside)
             checks = verify(written.wheel, job.wheel) if job.check else ()
-            target = out_dir / written.wheel.name
-            with disk_errors(out_dir):
-                written.wheel.replace(target)
-            sums = write_sums(out_dir, {target.name: written.sha256})
-    return BuildResult(target, written.sha256, written.size, sums, plan, checks)
+            delta = write_delta(archive, plan, extra, aside) if job.delta else None
+            if delta is not None and job.check:
+                checks += verify(delta.wheel)
+            digests = {written.wheel.name: written.sha256}
+            target = _publish(written.wheel, out_dir)
+            if delta is not None:
+                digests[delta.wheel.name] = delta.sha256
+                delta = replace(delta, wheel=_publish(delta.wheel, out_dir))
+            sums = write_sums(out_dir, digests)
+    return BuildResult(target, written.sha256, written.size, sums, plan, checks, delta)
 
 
 def merge_member(path: str, base: bytes, found: bytes, carried: bytes) -> bytes | None:
@@ -211,6 +221,11 @@ def sign(path: Path, command: Sequence[str]) -> None:
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines() or ["no message"]
         raise CheckFailed(f"{command[0]} could not sign {path.name}: {lines[-1]}")
+
+
+def _publish(file: Path, out_dir: Path) -> Path:
+    with disk_errors(out_dir):
+        return file.replace(out_dir / file.name)
 
 
 def _digest(path: Path) -> str:

@@ -248,7 +248,7 @@ def _write_members(
     rows_before = parse_record(archive.read(f"{old_info}/RECORD"), archive.path.name)
     old_data = old_info.removesuffix(".dist-info") + ".data"
     new_data = plan.dist_info.removesuffix(".dist-info") + ".data"
-    changed = {m.path: m for m in plan.members if m.outcome not in LEFT}
+    changed = {m.path: m for m in plan.members if is_written(m)}
     own = {
         f"{old_info}/METADATA": plan.metadata,
         f"{old_info}/WHEEL": plan.wheel_file,
@@ -296,7 +296,9 @@ def _write_members(
     writer.add(record, render_record(rows, record), mode=0o644, date_time=plan.date_time)
 
 
-LEFT = (Outcome.PRESENT, Outcome.NOT_PACKAGED)
+def is_written(member: MemberChange) -> bool:
+    """Tell whether a change makes the wheel differ from upstream's."""
+    return member.outcome not in (Outcome.PRESENT, Outcome.NOT_PACKAGED)
 
 
 def _decide(

@@ -110,6 +110,21 @@ def test_wheel_carries_provenance_and_sum(job):
     assert len(document["requirements_changed"]) == 1
 
 
+def test_delta_is_built_beside_the_wheel_and_knows_its_provenance(job):
+    result = build(replace(job, delta=True))
+    assert result.delta is not None
+    assert read_sums(result.sums) == {
+        result.wheel.name: result.sha256,
+        result.delta.wheel.name: result.delta.sha256,
+    }
+    assert result.delta.sha256 == hashlib.sha256(result.delta.wheel.read_bytes()).hexdigest()
+    with zipfile.ZipFile(result.delta.wheel) as archive:
+        info = "vllm_exaone_delta-1.2.3+cpu.exaone.4.dist-info"
+        document = json.loads(archive.read(f"{info}/{PROVENANCE}"))
+    assert document["commit"] == "c" * 40
+    assert len(result.checks) == 6
+
+
 def test_bill_of_materials_names_ancestor_patches_and_overlay(job):
     result = build(job)
     with zipfile.ZipFile(result.wheel) as archive:
