@@ -61,6 +61,9 @@ def generate(llm: Any, step: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+STEPS = {"generate": generate}
+
+
 def versions() -> dict[str, str]:
     """Return the versions of what the answers depend on."""
     found = {}
@@ -85,10 +88,11 @@ def main(job_file: str) -> int:
         child.write_result(result, target)
         return START_FAILED
     result["start"] = {"seconds": time.monotonic() - began}
+    child.write_result(result, target)
     for step in job["steps"]:
         began = time.monotonic()
         try:
-            answer = generate(llm, step)
+            answer = STEPS[step["kind"]](llm, step)
         except Exception as error:  # whatever a step raises is the finding
             answer = child.failure(error)
         answer["seconds"] = time.monotonic() - began

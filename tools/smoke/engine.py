@@ -1,0 +1,167 @@
+"""One vLLM engine in its environment: how it is started, what it answered, what stopped it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tools.smoke.cases import Case
+from tools.smoke.environment import Environment
+from tools.smoke.jobs import Outcome, run_job
+
+CHILD = Path(__file__).with_name("engine_child.py")
+START_SECONDS = 1500.0
+# The child's exit status when a step raised and its error is in the result.
+STEP_FAILED = 3
+ERROR_LENGTH = 240
+# One process, no network, no telemetry; the CPU engine's cache is sized in GB.
+VARIABLES = {
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "DO_NOT_TRACK": "1",
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+}
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What the engine made of one prompt."""
+
+    prompt_ids: tuple[int, ...]
+    tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What came of one step.
+
+    Attributes:
+        answers: By prompt name; empty when the step failed.
+        counters: How far each counter of drafts and cache hits went up.
+        data: What a step that is no generation found.
+        error: The one line that says why it failed, or "".
+        seconds: How long it took.
+    """
+
+    answers: Mapping[str, Answered] = field(default_factory=dict)
+    counters: Mapping[str, float] = field(default_factory=dict)
+    data: Mapping[str, Any] = field(default_factory=dict)
+    error: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class EngineRun:
+    """What came of the steps given to one engine.
+
+    Attributes:
+        steps: By step name; a step that could not run has the error that prevented it.
+        versions: Versions of vLLM, transformers and torch in the environment.
+        start_seconds: How long the (first) start took.
+        log: The last run's log.
+    """
+
+    steps: Mapping[str, StepResult]
+    versions: Mapping[str, str]
+    start_seconds: float
+    log: str
+
+
+def engine_arguments(checkpoint: str, device: str, **extra: Any) -> dict[str, Any]:
+    """Return the arguments of ``vllm.LLM`` for the tiny checkpoint.
+
+    Args:
+        checkpoint: A directory, or a model id.
+        device: ``cpu`` or ``cuda``. On the CPU, compilation is off, for it takes minutes; on CUDA
+            compilation, graphs and attention backends are the release's own choice.
+        extra: Arguments to add or replace.
+    """
+    arguments: dict[str, Any] = {
+        "model": checkpoint,
+        "dtype": "float32",
+        "max_model_len": 1024,
+        "max_num_seqs": 8,
+        "limit_mm_per_prompt": {"image": 2, "video": 1},
+        "disable_log_stats": False,
+        "seed": 0,
+    }
+    arguments |= {"enforce_eager": True} if device == "cpu" else {"gpu_memory_utilization": 0.4}
+    return arguments | extra
+
+
+def generation(case: Case) -> dict[str, Any]:
+    """Return the step that gives a case to the engine in one batch."""
+    return {
+        "kind": "generate",
+        "name": case.name,
+        "new_tokens": case.new_tokens,
+        "prompts": [prompt.document() for prompt in case.prompts],
+    }
+
+
+def run_engine(
+    place: Environment,
+    arguments: Mapping[str, Any],
+    steps: Sequence[Mapping[str, Any]],
+    *,
+    timeout: float = START_SECONDS,
+) -> EngineRun:
+    """Start an engine and run the steps, with a new start after a step that failed.
+
+    Args:
+        place: The environment.
+        arguments: Of ``vllm.LLM``.
+        steps: Steps in the form of the child script, each with a name of its own.
+        timeout: Seconds for each start with its steps.
+    """
+    waiting = list(steps)
+    done: dict[str, StepResult] = {}
+    versions: Mapping[str, str] = {}
+    start_seconds = 0.0
+    log = ""
+    while waiting:
+        job = {"engine": dict(arguments), "steps": waiting}
+        outcome = run_job(place.python, CHILD, job, env=VARIABLES, timeout=timeout)
+        result = outcome.result or {"versions": versions, "start": {}, "steps": {}}
+        versions, log = result["versions"], outcome.log
+        done |= {name: _step(answer) for name, answer in result["steps"].items()}
+        waiting = [step for step in waiting if step["name"] not in done]
+        started = "seconds" in result["start"]
+        if started:
+            start_seconds = start_seconds or result["start"]["seconds"]
+        if not waiting or (started and outcome.status == STEP_FAILED):
+            continue
+        error = shorten(result["start"].get("error") or _cause(outcome, timeout))
+        # An engine that does not start fails every step; one that dies, the step it died in.
+        for step in waiting[:1] if started else waiting:
+            done[step["name"]] = StepResult(error=error)
+        waiting = waiting[1:] if started else []
+    return EngineRun(done, versions, start_seconds, log)
+
+
+def _cause(outcome: Outcome, timeout: float) -> str:
+    if outcome.status is None:
+        return f"no result after {timeout:.0f} s"
+    if outcome.status < 0:
+        return f"ended by signal {-outcome.status}: {outcome.last_error}"
+    return f"exit status {outcome.status}: {outcome.last_error}"
+
+
+def _step(answer: Mapping[str, Any]) -> StepResult:
+    return StepResult(
+        answers={
+            name: Answered(tuple(entry["prompt_ids"]), tuple(entry["tokens"]))
+            for name, entry in answer.get("prompts", {}).items()
+        },
+        counters=answer.get("counters", {}),
+        data=answer.get("data", {}),
+        error=shorten(answer.get("error", "")),
+        seconds=answer["seconds"],
+    )
+
+
+def shorten(error: str) -> str:
+    """Return an error cut at a length that fits a table."""
+    return error if len(error) <= ERROR_LENGTH else error[: ERROR_LENGTH - 1] + "…"
