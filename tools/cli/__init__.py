@@ -2,7 +2,7 @@
 
 import typer
 
-from tools.cli import carrying, stores
+from tools.cli import carrying, proving, shipping, solving, stores
 
 app = typer.Typer(
     name="python -m tools",
@@ -13,6 +13,9 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 carrying.register(app)
+shipping.register(app)
+proving.register(app)
+solving.register(app)
 stores.register(app)
 
 __all__ = ["app"]

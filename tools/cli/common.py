@@ -15,7 +15,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from tools.carry import Carrier
+from tools.carry import Carrier, read_resolutions
+from tools.maintain.ship import WheelRequest
 from tools.overlay import Overlay, read_overlay
 from tools.series import Series, read_series
 from tools.settings import Settings
@@ -31,6 +32,9 @@ SourceOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Do it all but keep nothing.")]
 JobsOption = Annotated[int, typer.Option("--jobs", min=1, help="Processes to use.")]
+DeviceOption = Annotated[
+    str, typer.Option("--device", metavar="auto|cpu|cuda", help="Which of upstream's wheels.")
+]
 OutputOption = Annotated[
     Path | None, typer.Option("--output", metavar="DIR", help="Where to write; build/REF without.")
 ]
@@ -79,7 +83,8 @@ class Project:
     @cached_property
     def carrier(self) -> Carrier:
         """What brings series and overlay to a ref."""
-        return Carrier(self.store.git, self.series, self.overlay, self._base)
+        kept = read_resolutions(self.settings.root / "patches")
+        return Carrier(self.store.git, self.series, self.overlay, self._base, kept)
 
     def obtain(self, ref: str) -> Upstream:
         """Return an upstream ref, imported into the store where it is not there yet."""
@@ -95,6 +100,13 @@ class Project:
     def directory(self, ref: str, output: Path | None) -> Path:
         """Return where the results for ``ref`` go: ``build/REF``, or below ``--output``."""
         return (output or self.settings.root / "build") / ref.replace("/", "-")
+
+    def wheel_request(
+        self, ref: str, output: Path | None, device: str, build_number: int | None
+    ) -> WheelRequest:
+        """Return the request for the wheel of ``ref``; without a number, pyproject's counts."""
+        directory = self.directory(ref, output) / "dist"
+        return WheelRequest(device, directory, build_number or self.settings.build_number)
 
     def _base(self, release: str) -> str:
         # A patch's base is always the index's tree: its blobs are what `Base` promises.

@@ -3,13 +3,25 @@
 from tools.report.console import carry_table, tags_table
 from tools.report.data import carried_data, tags_data
 from tools.report.matrix import matrix_data, matrix_page, matrix_table
+from tools.report.wheels import (
+    build_data,
+    build_table,
+    inspection_data,
+    inspection_table,
+    smoke_table,
+)
 
 __all__ = [
+    "build_data",
+    "build_table",
     "carried_data",
     "carry_table",
+    "inspection_data",
+    "inspection_table",
     "matrix_data",
     "matrix_page",
     "matrix_table",
+    "smoke_table",
     "tags_data",
     "tags_table",
 ]
