@@ -166,6 +166,10 @@ class Exaone4_5_Config(_BaseConfig):  # noqa: N801
         if isinstance(text, Mapping):
             kwargs["text_config"] = normalize_text_config(text)
         super().__init__(**kwargs)
+        # vLLM's drafters and its speculative settings ask the whole configuration for these.
+        for name in ("vocab_size", _DRAFTER_LAYERS):
+            if name not in kwargs and hasattr(self.text_config, name):
+                setattr(self, name, getattr(self.text_config, name))
         # The head belongs to the language model in the engine, which is built from the text part.
         self.text_config.tie_word_embeddings = self.tie_word_embeddings
 
