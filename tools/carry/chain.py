@@ -8,10 +8,20 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from tools.carry.ladder import climb
+from tools.carry.ladder import Stuck, climb
+from tools.carry.marking import mark
 from tools.carry.outcome import Carried, Outcome, PatchOutcome
-from tools.carry.written import Written, read_written, write_patch
+from tools.carry.resolutions import NO_RESOLUTIONS, Resolutions
+from tools.carry.written import (
+    DoesNotFit,
+    Written,
+    read_written,
+    synthetic_commit,
+    write_as_declared,
+    write_patch,
+)
 from tools.git import REGULAR, Commit, Entry, Git, GitTree, Person
+from tools.merge import Labels
 from tools.overlay import Laid, Overlay, unmet
 from tools.series import Patch, Series, Step
 from tools.upstream import Upstream
@@ -19,7 +29,31 @@ from tools.upstream import Upstream
 COMMITTER = ("vllm-exaone", "vllm-exaone@invalid")
 WRITTEN_REFS = "refs/written/"
 CARRIED_REFS = "refs/carried/"
+RESOLVING_REFS = "refs/resolving/"
 _FORMAT = "1"  # of what WRITTEN_REFS hold; a change of it leaves older ones to `store gc`
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Where the series stops at a ref, for a person to go on.
+
+    Attributes:
+        upstream: The ref.
+        patch: The patch, or variant, in conflict.
+        outcome: What the ladder said of it.
+        written: The patch, as commits.
+        head: The commit of the ref with the earlier patches on it.
+        marked: A commit on ``head`` of the tree as far as the merge goes, with conflict markers.
+        stuck: The files that no rung could merge; none where the patch only has to be written anew.
+    """
+
+    upstream: Upstream
+    patch: Patch
+    outcome: PatchOutcome
+    written: Written
+    head: str
+    marked: str
+    stuck: tuple[Stuck, ...]
 
 
 @dataclass(frozen=True)
@@ -32,12 +66,14 @@ class Carrier:
         overlay: The overlay.
         base_of: Returns the upstream commit of a base release such as ``v0.19.1``, importing it
             into the store where it is not there yet.
+        kept: What persons decided where no merge could.
     """
 
     git: Git
     series: Series
     overlay: Overlay
     base_of: Callable[[str], str]
+    kept: Resolutions = NO_RESOLUTIONS
     _written: dict[str, Written] = field(default_factory=dict, repr=False)
     _prefixes: dict[tuple[str, str], str] = field(default_factory=dict, repr=False)
 
@@ -57,17 +93,65 @@ class Carrier:
             laid = self.overlay.choose(GitTree(git, upstream.commit))
             commit = self._lay(git, tip, laid)
             carried = Carried(upstream, commit, git.tree_of(commit), outcomes, laid)
-            fresh = {
-                WRITTEN_REFS + key: written.patched
-                for key, written in self._written.items()
-                if self.git.resolve(WRITTEN_REFS + key) is None
-            }
-            if keep:
-                fresh[f"{CARRIED_REFS}{upstream.source}/{upstream.ref.name}"] = commit
-            git.keep(*fresh.values())
+            fresh = {f"{CARRIED_REFS}{upstream.source}/{upstream.ref.name}": commit} if keep else {}
+            self._publish(git, fresh)
+        return carried
+
+    def stop(
+        self, upstream: Upstream, *, patch: str = "", passing: frozenset[str] = frozenset()
+    ) -> Stop | None:
+        """Return where the series stops at ``upstream``, or None where it does not.
+
+        It also stops at a patch whose base is ``upstream`` and that does not fit there any more,
+        because an earlier patch has changed; nothing may be stuck then.
+
+        Args:
+            upstream: Where to.
+            patch: The step to stop at; the first one in conflict without.
+            passing: Steps whose conflict is expected: they are left out, as a carry does.
+
+        Raises:
+            BadInput: A patch does not fit the base that it names, which is another.
+        """
+        with self.git.quarantined() as git:
+            tree = GitTree(git, upstream.commit)
+            tip = upstream.commit
+            for step in self.series.steps:
+                try:
+                    outcome = self._step(git, step, upstream.ref.name, tree, tip)
+                except DoesNotFit as misfit:
+                    if misfit.patch not in step.variants or misfit.patch.base != upstream.ref.name:
+                        raise
+                    found = misfit.patch
+                    written = write_as_declared(git, found, git.tree_of(tip))
+                    outcome = self._outcome(git, found, written, tip)
+                    break
+                wanted = step.name == patch if patch else step.name not in passing
+                if outcome.outcome is Outcome.CONFLICT and wanted:
+                    found = next(p for p in step.variants if p.file == outcome.file)
+                    written = self._write(git, found)
+                    break
+                tip = outcome.commit or tip
+            else:
+                return None
+            labels = Labels(upstream.ref.name, found.base, found.file.removesuffix(".patch"))
+            marked, stuck = mark(git, written, git.tree_of(tip), self.kept, labels)
+            # The patch is its second parent, so that the store keeps all of it together.
+            commit = synthetic_commit(git, marked, tip, written.patched)
+            name = f"{RESOLVING_REFS}{upstream.source}/{upstream.ref.name}"
+            self._publish(git, {name: commit})
+        return Stop(upstream, found, outcome, written, tip, commit, stuck)
+
+    def _publish(self, git: Git, refs: dict[str, str]) -> None:
+        """Keep ``refs`` and the written patches of this run, out of the quarantine ``git``."""
+        fresh = {
+            WRITTEN_REFS + key: written.patched
+            for key, written in self._written.items()
+            if self.git.resolve(WRITTEN_REFS + key) is None
+        } | refs
+        git.keep(*fresh.values())
         for name, tip in fresh.items():
             self.git.update_ref(name, tip)
-        return carried
 
     # The chain ----------------------------------------------------------------------------------
 
@@ -104,7 +188,10 @@ class Carrier:
         return first
 
     def _try(self, git: Git, patch: Patch, tip: str) -> PatchOutcome:
-        rung = climb(git, self._write(git, patch), git.tree_of(tip))
+        return self._outcome(git, patch, self._write(git, patch), tip)
+
+    def _outcome(self, git: Git, patch: Patch, written: Written, tip: str) -> PatchOutcome:
+        rung = climb(git, written, git.tree_of(tip), self.kept)
         outcome = PatchOutcome(
             patch.name,
             patch.file,

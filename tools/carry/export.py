@@ -101,8 +101,8 @@ def mailbox(store: Git, commit: str, *, context: int = 3) -> tuple[bytes, str]:
     if author is None:
         raise BadInput(f"the commit {commit} has no readable author", "carry the series again")
     diff = store.run(
-        "diff-tree", "-p", "--no-commit-id", "--full-index", "--binary", f"-U{context}",
-        "--no-renames", "--no-ext-diff", "--no-textconv", commit, "--",
+        "diff-tree", "-p", "--stat=72", "--summary", "--no-commit-id", "--full-index", "--binary",
+        f"-U{context}", "--no-renames", "--no-ext-diff", "--no-textconv", commit, "--",
     ).stdout  # fmt: skip
     subject, _, body = message.partition(b"\n")
     text = _LOOKS_LIKE_MARKUP.sub(rb" \1", body.strip(b"\n"))

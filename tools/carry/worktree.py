@@ -6,6 +6,7 @@ The checkout is made aside and renamed into place. What a person did in it is ne
 import os
 import shutil
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -49,10 +50,30 @@ def check_out(store: Git, carried: Carried, path: Path) -> Checkout:
         Busy: Another run is at work on the same directory.
         EnvironmentLacks: The directory cannot be written, or the disk is full.
     """
+
+    def fill(aside: Path) -> None:
+        fill_checkout(store, carried.commit, aside)
+
+    return place(path, lambda: _held(path) == carried.commit, fill)
+
+
+def place(path: Path, is_there: Callable[[], bool], fill: Callable[[Path], None]) -> Checkout:
+    """Make a directory aside and rename it into place.
+
+    Args:
+        path: The directory; its parent is made where it is missing.
+        is_there: Asked where ``path`` exists: whether it already is what is wanted. It raises where
+            ``path`` must not be replaced.
+        fill: Makes the content in the empty directory that it is given.
+
+    Raises:
+        Busy: Another run is at work on the same directory.
+        EnvironmentLacks: The directory cannot be written, or the disk is full.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(path.parent / f".{path.name}.lock", timeout=0):
-            return _check_out(store, carried.commit, path)
+            return _place(path, is_there, fill)
     except Timeout:
         raise Busy(f"another run is writing {path}", "wait for it to end") from None
     except OSError as error:
@@ -61,15 +82,16 @@ def check_out(store: Git, carried: Carried, path: Path) -> Checkout:
         ) from error
 
 
-def _check_out(store: Git, commit: str, path: Path) -> Checkout:
+def _place(path: Path, is_there: Callable[[], bool], fill: Callable[[Path], None]) -> Checkout:
     for left in path.parent.glob(f".{path.name}-*"):  # of a run that was killed
         shutil.rmtree(left, ignore_errors=True)
     exists = path.exists() or path.is_symlink()
-    if exists and _held(path) == commit:
+    if exists and is_there():
         return Checkout(path, State.UNCHANGED)
     aside = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
     try:
-        _fill(store, commit, aside)
+        aside.chmod(0o755)
+        fill(aside)
         if exists:
             old = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
             path.rename(old / "old")
@@ -82,8 +104,8 @@ def _check_out(store: Git, commit: str, path: Path) -> Checkout:
     return Checkout(path, State.REPLACED if exists else State.CREATED)
 
 
-def _fill(store: Git, commit: str, aside: Path) -> None:
-    aside.chmod(0o755)
+def fill_checkout(store: Git, commit: str, aside: Path) -> Git:
+    """Make the empty directory ``aside`` a checkout of ``commit``; return its repository."""
     inner = Git(aside / ".git")
     inner.directory.mkdir()
     work = {"GIT_WORK_TREE": str(aside)}
@@ -91,13 +113,18 @@ def _fill(store: Git, commit: str, aside: Path) -> None:
     info = inner.directory / "objects" / "info"
     info.mkdir(exist_ok=True)
     (info / "alternates").write_bytes(os.fsencode(store.directory.resolve() / "objects") + b"\n")
-    # A person's own git must see the files as they are, whatever their settings say.
+    # A person's own git must see the files as they are, whatever their settings, or the
+    # attributes in the tree, say.
     inner.run("config", "core.autocrlf", "false")
     inner.run("config", "core.bare", "false")
+    inner_info = inner.directory / "info"
+    inner_info.mkdir(exist_ok=True)
+    (inner_info / "attributes").write_text("* -text -ident -filter -working-tree-encoding\n")
     inner.update_ref(_BRANCH, commit)
     inner.run("symbolic-ref", "HEAD", _BRANCH)
     inner.run("reset", "--quiet", "--hard", commit, "--", environment=work)
     inner.update_ref(_PUBLISHED, commit)
+    return inner
 
 
 def _held(path: Path) -> str:

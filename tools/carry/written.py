@@ -7,13 +7,30 @@ alone, and the result counts only if every blob before and after has the id that
 """
 
 import os
+import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from tools.errors import BadInput, ToolError
-from tools.git import Change, Commit, Entry, Git, Person
+from tools.git import REGULAR, Change, Commit, Entry, Git, Person
 from tools.series import FileDiff, Patch
 
 SYNTHETIC = Person("vllm-exaone", "vllm-exaone@invalid", 0)
+
+
+class DoesNotFit(BadInput):
+    """A patch is not what its base and the earlier patches ask for.
+
+    Args:
+        message: See :class:`tools.errors.ToolError`.
+        hint: Likewise.
+        patch: The patch.
+    """
+
+    def __init__(self, message: str, hint: str, patch: Patch) -> None:
+        super().__init__(message, hint)
+        self.patch = patch
 
 
 @dataclass(frozen=True)
@@ -31,9 +48,8 @@ class Written:
     changes: tuple[Change, ...]
 
 
-def synthetic_commit(git: Git, tree: str, parent: str | None) -> str:
-    """Write a commit that exists only to give ``merge-tree`` a merge base; return its id."""
-    parents = (parent,) if parent else ()
+def synthetic_commit(git: Git, tree: str, *parents: str) -> str:
+    """Write a commit that only serves merges, such as a merge base; return its id."""
     return git.write_commit(Commit(tree, parents, SYNTHETIC, SYNTHETIC, b"synthetic\n"))
 
 
@@ -46,9 +62,10 @@ def write_patch(git: Git, patch: Patch, tree: str) -> Written:
         tree: The tree of its base, earlier patches included.
 
     Raises:
-        BadInput: The patch does not fit that tree exactly.
+        DoesNotFit: The tree has other files than the patch was written on.
+        BadInput: The patch is malformed.
     """
-    base = synthetic_commit(git, tree, None)
+    base = synthetic_commit(git, tree)
     before = {path: git.entry(tree, path) for path in _paths(patch, old=True)}
     for file in patch.files:
         _check_before(patch, file, before)
@@ -59,6 +76,28 @@ def write_patch(git: Git, patch: Patch, tree: str) -> Written:
     made = git.edit_tree(tree, {path: after.get(path) for path in touched})
     patched = synthetic_commit(git, made, base)
     return Written(base, patched, git.changes(base, patched))
+
+
+def write_as_declared(git: Git, patch: Patch, tree: str) -> Written:
+    """Decode a patch that does not fit ``tree`` on the blobs that its own diff names.
+
+    Raises:
+        BadInput: The store does not have one of these blobs any more.
+    """
+    edits: dict[bytes, Entry | None] = {}
+    for file in patch.files:
+        if file.old_path is None:
+            continue
+        held = git.entry(tree, file.old_path)
+        oid = git.resolve(file.old_oid) if file.old_oid else (held.oid if held else None)
+        if oid is None:
+            raise BadInput(
+                f"patches/{patch.file}: the store lacks the blob {file.old_oid} that it was "
+                "written on",
+                f"write the patch anew on {patch.base}",
+            )
+        edits[file.old_path] = Entry(file.old_path, held.mode if held else REGULAR, oid)
+    return write_patch(git, patch, git.edit_tree(tree, edits))
 
 
 def read_written(git: Git, patched: str) -> Written:
@@ -81,10 +120,11 @@ def _check_before(patch: Patch, file: FileDiff, before: dict[bytes, Entry | None
     if entry is None or not entry.oid.startswith(file.old_oid or ""):
         shown = os.fsdecode(file.old_path)
         found = f"is {entry.oid[:12]}" if entry else "is absent"
-        raise BadInput(
+        raise DoesNotFit(
             f"patches/{patch.file}: {shown} {found} on {patch.base} with the earlier patches, "
             f"not {(file.old_oid or 'there')[:12]}",
-            f"refresh it: python -m tools refresh {patch.base}",
+            f"write it anew: python -m tools refresh {patch.base}",
+            patch,
         )
 
 
@@ -102,21 +142,8 @@ def _check_after(patch: Patch, file: FileDiff, after: dict[bytes, Entry]) -> Non
 
 def _apply(git: Git, patch: Patch, entries: list[Entry]) -> dict[bytes, Entry]:
     """Return what the touched files become, by path."""
-    scratch = git.quarantine or git.directory
-    index = scratch / f"index-{patch.digest[:16]}-{os.getpid()}"
-    environment = {"GIT_INDEX_FILE": str(index)}
-    rows = b"".join(f"{e.mode} {e.oid}\t".encode() + e.path + b"\0" for e in entries)
     try:
-        git.run("update-index", "-z", "--index-info", stdin=rows, environment=environment)
-        git.run(
-            "apply",
-            "--cached",
-            "--whitespace=nowarn",
-            "-",
-            stdin=patch.diff,
-            environment=environment,
-        )
-        listed = git.run("ls-files", "--stage", "-z", environment=environment).stdout
+        return apply_diff(git, patch.diff, entries)
     except ToolError as error:
         if type(error) is not ToolError:
             raise
@@ -124,8 +151,26 @@ def _apply(git: Git, patch: Patch, entries: list[Entry]) -> dict[bytes, Entry]:
             f"patches/{patch.file} does not apply to {patch.base}: {error.message}",
             "export it again with git format-patch --full-index",
         ) from error
-    finally:
-        index.unlink(missing_ok=True)
+
+
+def apply_diff(git: Git, diff: bytes, entries: Iterable[Entry]) -> dict[bytes, Entry]:
+    """Apply a diff to an index that holds ``entries`` alone; return what it holds then, by path.
+
+    Git places a hunk where its context fits: the caller compares the blobs with those that the
+    diff declares.
+
+    Raises:
+        ToolError: It does not apply.
+    """
+    scratch = git.quarantine or git.directory
+    with tempfile.TemporaryDirectory(prefix="index-", dir=scratch) as directory:
+        environment = {"GIT_INDEX_FILE": str(Path(directory) / "index")}
+        rows = b"".join(f"{e.mode} {e.oid}\t".encode() + e.path + b"\0" for e in entries)
+        git.run("update-index", "-z", "--index-info", stdin=rows, environment=environment)
+        git.run(
+            "apply", "--cached", "--whitespace=nowarn", "-", stdin=diff, environment=environment
+        )
+        listed = git.run("ls-files", "--stage", "-z", environment=environment).stdout
     after = {}
     for row in listed.split(b"\0")[:-1]:
         head, path = row.split(b"\t", 1)
