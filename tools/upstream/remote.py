@@ -25,9 +25,14 @@ _NAME = "upstream"
 _HISTORY = ("+refs/heads/*:refs/history/heads/*", "+refs/tags/*:refs/history/tags/*")
 _PEELED = "^{}"
 _OID = re.compile(r"[0-9a-f]{40}")
-# No "have" lines: the store's commits come without history, and a server told of one would leave
-# out what is only in its ancestors.
-_HAVE_NOTHING = ("-c", "core.alternateRefsPrefixes=refs/none/", "-c", "fetch.fsckObjects=true")
+_FETCH = (
+    # No "have" lines: the store's commits come without history, and a server told of one would
+    # leave out what is only in its ancestors.
+    *("-c", "core.alternateRefsPrefixes=refs/none/"),
+    *("-c", "fetch.fsckObjects=true"),
+    *("-c", "http.lowSpeedLimit=1000", "-c", "http.lowSpeedTime=60"),
+    *("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--recurse-submodules=no"),
+)
 
 
 class Unreachable(Unavailable):
@@ -120,79 +125,88 @@ def fetch(store: Store, remote: Remote, commit: str, name: str, notify: Notify) 
         Busy: Another run holds the store.
     """
     notify(f"fetching {commit[:12]} from {remote.shown}")
-    with _incoming(store, remote) as incoming:
-        if not _fetch_tree(incoming, remote, commit):
-            raise Unavailable(f"there is no commit {commit} in {remote.shown}")
-        shallow = incoming.directory / "shallow"
-        if not shallow.exists():  # all of the history came: cut it off as a shallow fetch does
-            shallow.write_text(f"{commit}\n", "ascii")
-        store.adopt(name, commit, incoming)
+    ways: tuple[tuple[bool, tuple[str, ...]], ...] = (
+        (True, ("--depth=1", "--filter=blob:none", _NAME, commit)),
+        (False, ("--depth=1", _NAME, commit)),
+        # For a server that gives no commits by id, or cannot cut the history.
+        (False, (_NAME, *_HISTORY)),
+    )
+    failure: Unreachable | None = None
+    for filtered, way in ways:
+        # A repository of its own for each: in one that expects files to be missing, a plain web
+        # server's fetch would start another fetch for each of them, without end.
+        with _incoming(store, remote, filtered=filtered) as incoming:
+            try:
+                _ask(incoming, remote, *_FETCH, *way)
+                if filtered:
+                    _fetch_missing(incoming, remote, commit)
+            except Unreachable as error:
+                if "not our ref" in error.message:
+                    break
+                failure = failure or error
+                continue
+            found = incoming.object(commit)
+            if found is None or found[1] != "commit":
+                break
+            shallow = incoming.directory / "shallow"
+            if not shallow.exists():  # all of the history came: cut it off as depth 1 does
+                downloads.write_aside(shallow, f"{commit}\n".encode())
+            store.adopt(name, commit, incoming)
+            return
+    else:
+        if failure is not None:
+            raise failure
+    raise Unavailable(f"there is no commit {commit} in {remote.shown}")
 
 
-def complete(store: Store, remote: Remote, prefix: str, notify: Notify) -> str | None:
+def complete(store: Store, remote: Remote, prefix: str, tip: str, notify: Notify) -> str | None:
     """Return the full id of the commit that ``prefix`` abbreviates in a repository, or None.
 
-    Servers answer only for full ids, so the history is fetched, as commits without trees.
+    Servers answer only for full ids, so the history is fetched, where possible as commits without
+    trees.
+
+    Args:
+        store: Where to fetch into, aside.
+        remote: The repository.
+        prefix: The first digits of the commit.
+        tip: Any commit that the repository advertises.
+        notify: Told what takes time.
 
     Raises:
-        Unreachable: The repository cannot be reached.
+        Unreachable: The repository cannot be read.
     """
     notify(f"looking for {prefix} in the history of {remote.shown}")
-    with _incoming(store, remote) as incoming:
-        _ask(
-            incoming,
-            remote,
-            *_HAVE_NOTHING,
-            "fetch",
-            "--quiet",
-            "--no-tags",
-            "--filter=tree:0",
-            _NAME,
-            *_HISTORY,
-        )
+    with _incoming(store, remote, filtered=True) as incoming:
+        try:
+            _ask(incoming, remote, *_FETCH, "--depth=1", "--filter=tree:0", _NAME, tip)
+            filters = True
+        except Unreachable:
+            filters = False
+    with _incoming(store, remote, filtered=filters) as incoming:
+        _ask(incoming, remote, *_FETCH, *(["--filter=tree:0"] if filters else []), _NAME, *_HISTORY)
         return incoming.resolve(f"{prefix}^{{commit}}")
 
 
 @contextlib.contextmanager
-def _incoming(store: Store, remote: Remote) -> Iterator[Git]:
-    """Yield a repository that borrows the store's objects and is gone afterwards."""
+def _incoming(store: Store, remote: Remote, *, filtered: bool) -> Iterator[Git]:
+    """Yield a repository that borrows the store's objects and is gone afterwards.
+
+    Args:
+        store: Whose objects.
+        remote: What it fetches from, under the name ``upstream``.
+        filtered: Whether objects that the remote has may be missing in it.
+    """
     with (
         guarded_directory(store.settings.cache / INCOMING) as directory,
         Git.create(directory / "git") as incoming,
     ):
         alternates = incoming.directory / "objects" / "info" / "alternates"
         downloads.write_aside(alternates, f"{store.git.directory / 'objects'}\n".encode())
-        for key, value in {
-            f"remote.{_NAME}.url": remote.url,
-            f"remote.{_NAME}.promisor": "true",
-            f"remote.{_NAME}.partialCloneFilter": "blob:none",
-        }.items():
-            incoming.run("config", "--local", key, value)
+        incoming.run("config", "--local", f"remote.{_NAME}.url", remote.url)
+        if filtered:
+            incoming.run("config", "--local", f"remote.{_NAME}.promisor", "true")
+            incoming.run("config", "--local", f"remote.{_NAME}.partialCloneFilter", "blob:none")
         yield incoming
-
-
-def _fetch_tree(incoming: Git, remote: Remote, commit: str) -> bool:
-    """Fetch a commit and its whole tree; return whether the repository has that commit."""
-    plain = (*_HAVE_NOTHING, "fetch", "--quiet", "--no-tags", "--no-write-fetch-head")
-    ways: tuple[tuple[str, ...], ...] = (
-        ("--depth=1", "--filter=blob:none", _NAME, commit),
-        ("--depth=1", "--no-filter", _NAME, commit),
-        # For a server that gives no commits by id, or cannot cut the history.
-        ("--no-filter", _NAME, *_HISTORY),
-    )
-    failure: Unreachable | None = None
-    for way in ways:
-        try:
-            _ask(incoming, remote, *plain, *way)
-            _fetch_missing(incoming, remote, commit)
-        except Unreachable as error:
-            if "not our ref" in error.message:
-                return False
-            failure = failure or error
-            continue
-        found = incoming.object(commit)
-        return found is not None and found[1] == "commit"
-    raise failure or Unreachable(f"{remote.shown} cannot be read")
 
 
 def _fetch_missing(incoming: Git, remote: Remote, commit: str) -> None:
@@ -204,14 +218,9 @@ def _fetch_missing(incoming: Git, remote: Remote, commit: str) -> None:
         _ask(
             incoming,
             remote,
-            *_HAVE_NOTHING,
             "-c",
             "fetch.negotiationAlgorithm=noop",
-            "fetch",
-            "--quiet",
-            "--no-tags",
-            "--no-write-fetch-head",
-            "--recurse-submodules=no",
+            *_FETCH,
             "--filter=blob:none",
             "--stdin",
             _NAME,

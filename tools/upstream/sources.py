@@ -249,7 +249,8 @@ def _from_git(
         return _fetched(store, ref, kept, source)
     commit = offered.find(ref)
     if commit is None and ref.kind is RefKind.COMMIT:
-        commit = remotes.complete(store, remote, ref.name, notify)
+        tips = [*offered.branches.values(), *offered.tags.values()]
+        commit = remotes.complete(store, remote, ref.name, tips[0], notify) if tips else None
     if commit is None:
         known = [*also_known, *offered.tags, *offered.branches]
         raise unknown_ref(ref, f"in {remote.shown}", known)
