@@ -1,5 +1,6 @@
 """Which member of one sequence is which member of the other."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ _PARAMETERS = {
     "list_splat_pattern",
     "dictionary_splat_pattern",
 }
+
+_NAME = re.compile(rb"[^\W\d]\w*")
 
 Key = tuple[str, bytes]
 
@@ -54,19 +57,13 @@ def _member_key(node: Node, container: str) -> Key | None:
     if node.kind in ("pair", "keyword_argument"):
         return node.kind, tokens(node.raw.children[0].text or b"")
     if container.endswith("parameters") and node.kind in _PARAMETERS:
-        name = next((raw for raw in _walk(node) if raw.kind == "identifier"), node)
-        return "parameter", name.text
+        found = _NAME.search(node.text)
+        return "parameter", found.group() if found else node.text
     if container.startswith(("import", "future_import")) or node.role is Role.LEAF:
         return "entry", node.code
     if node.kind in ("attribute", "type", "dictionary_splat", "list_splat", "unary_operator"):
         return "entry", node.code
     return None
-
-
-def _walk(node: Node) -> list[Node]:
-    if node.role is Role.LEAF:
-        return [node]
-    return _walk(node.children[0]) + [node for c in node.children[1:] for node in _walk(c)]
 
 
 def hint(node: Node) -> Key | None:
@@ -191,6 +188,29 @@ def _pair_gap(
         if scored and max(scored)[0] >= _SIMILAR:
             last = -max(scored)[1]
             pairs[i] = last
+    _pair_replaced(left, right, xs, ys, pairs)
+
+
+def _pair_replaced(
+    left: Sequence[Node], right: Sequence[Node], xs: range, ys: range, pairs: dict[int, int]
+) -> None:
+    """Pair plain entries one by one where as many went as came: they were replaced."""
+    olds = [i for i in xs if left[i].role is not Role.COMMENT]
+    news = [j for j in ys if right[j].role is not Role.COMMENT]
+    if len(olds) != len(news) or not all(
+        _plain_entry(nodes[k]) for nodes, ks in ((left, olds), (right, news)) for k in ks
+    ):
+        return
+    stay = {_label(node) for node in left} & {_label(node) for node in right}
+    if not any(_label(left[i]) in stay for i in olds) and not any(
+        _label(right[j]) in stay for j in news
+    ):
+        pairs.update(zip(olds, news, strict=True))
+
+
+def _plain_entry(node: Node) -> bool:
+    own = key(node)
+    return own is not None and own[0] == "entry"
 
 
 def _comparable(a: Node, b: Node) -> bool:

@@ -88,10 +88,12 @@ def _prove_python(
         # Part of it is in the target already, or lies elsewhere: the syntax says which.
         other = structure.merge(path, b, o, Follower(path, b, t, {}, {}))
         if other.conflicts or proof.delta(t, parse(other.files[path], target)) != landed:
-            conflicts = proof.misplaced(path, written, landed, other.edits)
-            if not conflicts:
+            whole, there = proof.coarse(written), proof.coarse(landed)
+            conflicts = proof.misplaced(path, whole, there, other.edits)
+            if not conflicts and whole != there:
                 site = Site(path, "", 1)
                 conflicts = [Conflict("the text merge lost part of the patch", site, site)]
+            conflicts = conflicts or proof.other_block(path, b, written, landed)
     return conflicts
 
 
@@ -123,7 +125,7 @@ def _by_syntax(
         site = Site(path, "", 1)
         conflicts = [Conflict("only the layout changes, and not as in the target", site, site)]
     if not conflicts:
-        written = proof.delta(b, o)
+        written = proof.coarse(proof.delta(b, o))
         for name, data in done.files.items():
             before = follower.sources[name]
             conflicts += proof.check_parses(name, base, patched, before.data, data)
@@ -131,7 +133,8 @@ def _by_syntax(
                 break
             after = parse(data, before.data)
             conflicts += proof.doubled(name, b, o, before, after)
-            conflicts += proof.misplaced(name, written, proof.delta(before, after), done.edits)
+            landed = proof.coarse(proof.delta(before, after))
+            conflicts += proof.misplaced(name, written, landed, done.edits)
     files = {} if conflicts else done.files
     return FileMerge(files, Rule.STRUCTURE, done.edits, tuple(conflicts))
 

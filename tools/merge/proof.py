@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from tools.merge.align import align, hint, key, telling
-from tools.merge.follow import is_class
 from tools.merge.model import Conflict, Edit, Site
 from tools.merge.syntax import Node, Role, Source, parse
 from tools.merge.tokens import tokens
@@ -61,18 +60,33 @@ def _changed_statements(old: Source, new: Source) -> bytes:
 
 @lru_cache(maxsize=16)
 def delta(old: Source, new: Source) -> Delta:
-    """Return, by qualified name, how many of each token ``new`` has more (or fewer) than ``old``.
+    """Return, by place, how many of each token ``new`` has more (or fewer) than ``old``.
 
-    Commas are left out: how many there are depends on the layout of a list.
+    A place is a qualified name and the headers of the blocks in it, each behind a NUL. Commas are
+    left out: how many there are depends on the layout of a list.
     """
     found: Delta = {}
     _count(old.root.children, new.root.children, found)
     return {name: counts for name, counts in found.items() if counts}
 
 
+def coarse(fine: Delta) -> Delta:
+    """Return the same by qualified name alone."""
+    found: Delta = {}
+    for place, counts in fine.items():
+        total = found.setdefault(place.partition("\0")[0], Counter())
+        for token, count in counts.items():
+            total[token] += count
+    return {
+        name: kept
+        for name, counts in found.items()
+        if (kept := Counter({token: count for token, count in counts.items() if count}))
+    }
+
+
 def _count(old: Sequence[Node], new: Sequence[Node], found: Delta) -> None:
-    mine = Counter((node.qualname, node.text, node.tail) for node in old)
-    theirs = Counter((node.qualname, node.text, node.tail) for node in new)
+    mine = Counter((node.text, node.tail) for node in old)
+    theirs = Counter((node.text, node.tail) for node in new)
     olds = list(_left_over(old, mine - theirs))
     news = list(_left_over(new, theirs - mine))
     pairs = _twins(olds, news)
@@ -80,25 +94,23 @@ def _count(old: Sequence[Node], new: Sequence[Node], found: Delta) -> None:
         if a.role is not Role.DEFINITION:
             _count_pieces(list(_pieces(a)), list(_pieces(b)), a.qualname, found)
             continue
-        for kind in ("decorators", "header"):
-            for node, sign in ((a, -1), (b, 1)):
-                part = next((p for p in node.children if p.kind == kind), None)
-                if part is not None:
-                    _add(found, node.qualname, part.code, sign)
+        for node, sign in ((a, -1), (b, 1)):
+            for part in node.children:
+                if part.kind != "body":
+                    _add(found, node.qualname, part.norm, sign)
         _count(a.named("body").children, b.named("body").children, found)
     paired = {id(node) for pair in pairs for node in pair}
     for nodes, sign in ((olds, -1), (news, 1)):
         for node in nodes:
             if id(node) not in paired:
-                _add_node(found, node, sign)
+                _add_node(found, node, "", sign)
 
 
-def _left_over(nodes: Sequence[Node], extra: Counter[tuple[str, bytes, bytes]]) -> Iterator[Node]:
+def _left_over(nodes: Sequence[Node], extra: Counter[tuple[bytes, bytes]]) -> Iterator[Node]:
     extra = extra.copy()
     for node in nodes:
-        label = (node.qualname, node.text, node.tail)
-        if extra[label] > 0:
-            extra[label] -= 1
+        if extra[node.text, node.tail] > 0:
+            extra[node.text, node.tail] -= 1
             yield node
 
 
@@ -130,16 +142,22 @@ def _count_pieces(old: list[Node], new: list[Node], name: str, found: Delta) -> 
             _add(found, name, tokens(text + b" " + tail), count)
 
 
-def _add_node(found: Delta, node: Node, sign: int) -> None:
-    if node.role is Role.DEFINITION and is_class(node):
-        for part in node.children:
-            if part.kind == "body":
+def _add_node(found: Delta, node: Node, block: str, sign: int) -> None:
+    match node.role:
+        case Role.COMPOUND:
+            for branch in node.children:
+                _add_node(found, branch, block, sign)
+        case Role.DEFINITION | Role.BRANCH:
+            inner = ""
+            for part in node.children:
+                if part.role is not Role.BODY:
+                    _add(found, node.qualname + block, part.norm, sign)
+                    inner = f"{block}\0{part.squeezed.decode(errors='replace')}"
+                    continue
                 for child in part.children:
-                    _add_node(found, child, sign)
-            else:
-                _add(found, node.qualname, part.code, sign)
-    else:
-        _add(found, node.qualname, node.norm, sign)
+                    _add_node(found, child, inner if node.role is Role.BRANCH else "", sign)
+        case _:
+            _add(found, node.qualname + block, node.norm, sign)
 
 
 def _add(found: Delta, name: str, code: bytes, sign: int) -> None:
@@ -151,13 +169,27 @@ def _add(found: Delta, name: str, code: bytes, sign: int) -> None:
                 del counts[token]
 
 
+def other_block(path: str, base: Source, written: Delta, landed: Delta) -> list[Conflict]:
+    """Name a block that got what the patch wrote in another one of the same function.
+
+    A block with a header that the base does not have is the written one, changed by upstream.
+    """
+    known = base.root.squeezed.decode(errors="replace")
+    for place in landed:
+        name, _, block = place.partition("\0")
+        if block and place not in written and block.rpartition("\0")[2] in known:
+            site = Site(path, name, 1)
+            return [Conflict("landed in another block than it was written in", site, site)]
+    return []
+
+
 def misplaced(path: str, written: Delta, landed: Delta, edits: Sequence[Edit]) -> list[Conflict]:
     """Name each qualified name that got, or lost, what the patch did not write there.
 
     Args:
         path: The file.
-        written: What the patch changed.
-        landed: What the merge changed.
+        written: What the patch changed, by qualified name.
+        landed: What the merge changed, by qualified name.
         edits: The edits; those that followed a rename say which name stands for which.
     """
     renamed = {e.landed.qualname: e.written.qualname for e in edits if e.landed.path == path}

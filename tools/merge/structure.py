@@ -321,6 +321,9 @@ class _Sequence:
         return self._wrapped().get(i)
 
     def sure(self, i: int) -> bool:
+        """Return whether the partner of the base's member ``i`` is beyond doubt."""
+        if self.b.alike(self.t):
+            return True
         return i not in self.upstream.pairs or self.upstream.sure(i)
 
     def _wrapped(self) -> dict[int, Node]:
@@ -454,6 +457,7 @@ class _Sequence:
                 )
         if before is not None and after is not None:
             self._check_order(before, after, beside)
+        self._check_positions(group, before, after)
         use_before = before is not None and (before_away == 1 or after_away > 1 or after is None)
         anchor = before if use_before else after
         if anchor is None or anchor.parent is None:
@@ -474,11 +478,36 @@ class _Sequence:
         if self.ordered and between and not beside:
             raise CannotPlace("its neighbours were replaced by other code in the target")
 
+    def _check_positions(self, group: list[Node], before: Node | None, after: Node | None) -> None:
+        """Refuse to guess which of two new positional members comes first."""
+        if not any(_positional(node, self.b) for node in group):
+            return
+        family = self.t.children
+        low = -1 if before is None else next(j for j, c in enumerate(family) if c is before)
+        high = len(family) if after is None else next(j for j, c in enumerate(family) if c is after)
+        rivals = (c for c in family[low + 1 : high] if any(c is new for new in self.fresh()))
+        if any(_positional(c, self.b) for c in rivals):
+            raise CannotPlace("both sides add a positional member there: which comes first is open")
+
     @property
     def ordered(self) -> bool:
         """Whether the members' order decides what the code does."""
         owner = self.t.parent
         return not (self.t.kind == "module" or (owner is not None and is_class(owner)))
+
+
+def _positional(node: Node, base: Node) -> bool:
+    """Return whether a member means what it means by where it stands."""
+    container = node.parent.kind if node.parent is not None else ""
+    if container == "argument_list":
+        return node.kind not in ("keyword_argument", "dictionary_splat", "comment")
+    if container == "parameters":
+        return node.kind in ("identifier", "typed_parameter")
+    if container in ("tuple", "expression_list", "pattern_list", "concatenated_string"):
+        # Many strings in parentheses are a set of names; two are a pair.
+        names = [child for child in base.children if child.kind == "string"]
+        return container != "tuple" or len(names) < 3 or len(names) < len(base.children)
+    return False
 
 
 def _interchangeable(b: Node, o: Node, t: Node) -> tuple[Node, Node, Node] | None:

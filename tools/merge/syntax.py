@@ -415,9 +415,15 @@ def _branches(node: Node) -> Iterator[Node]:
 
 def _branch_parts(node: Node, raws: list[Raw]) -> Iterator[Node]:
     colon = next((k for k in range(len(raws) - 1, -1, -1) if raws[k].type == ":"), len(raws) - 1)
-    yield Node(node.source, Role.FIXED, "header", node.raw, node, raws[: colon + 1])
-    if raws[colon + 1 :]:
-        yield Node(node.source, Role.BODY, "body", node.raw, node, raws[colon + 1 :])
+    header = Node(node.source, Role.FIXED, "header", node.raw, node, raws[: colon + 1])
+    rest = raws[colon + 1 :]
+    ends = raws[colon].end_point.row
+    if rest and rest[0].type == "comment" and rest[0].start_point.row == ends:
+        header.full_end = rest[0].end_byte
+        rest = rest[1:]
+    yield header
+    if rest:
+        yield Node(node.source, Role.BODY, "body", node.raw, node, rest)
 
 
 def _parts(node: Node) -> Iterator[Node]:
