@@ -6,12 +6,15 @@ than the sliding window, images are larger than a vision window, RoPE's scaling 
 prompts, and its theta is nobody's default.
 """
 
+import functools
 import hashlib
 import json
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from tools.smoke import tokenizer
@@ -49,20 +52,27 @@ class Weights(Enum):
 
 @dataclass(frozen=True)
 class Variant:
-    """One checkpoint: its config shape, its weights, and whether `layer_types` is one too long.
+    """One checkpoint.
 
-    The vendor's FP8 repository lists a layer type for the MTP layer as well.
+    Args:
+        shape: How its config is spelled.
+        weights: Which weights it holds.
+        extra_layer_type: Whether `layer_types` has an entry for the MTP layer as well, as the
+            vendor's FP8 repository has it.
+        window: The sliding window that the config names; another one than the fixture's own makes
+            a mutant.
     """
 
     shape: Shape = Shape.PUBLISHED
     weights: Weights = Weights.RANDOM
     extra_layer_type: bool = False
+    window: int = 32
 
     @property
     def name(self) -> str:
         """A file name for the variant."""
         extra = "-extra" if self.extra_layer_type else ""
-        return f"{self.shape.value}-{self.weights.value}{extra}"
+        return f"{self.shape.value}-{self.weights.value}-w{self.window}{extra}"
 
 
 @dataclass(frozen=True)
@@ -75,7 +85,6 @@ class Text:
     heads: int = 4
     kv_heads: int = 2
     head_dim: int = 64
-    window: int = 32
     pattern: str = "LLLG"
     positions: int = 4096
     rope_theta: float = 1e6
@@ -125,7 +134,7 @@ def write_checkpoint(variant: Variant, cache: Path) -> Path:
     return target
 
 
-def publish(files: dict[str, bytes], target: Path) -> None:
+def publish(files: Mapping[str, bytes], target: Path) -> None:
     """Make ``target`` a directory of ``files`` by one rename; leave one that exists alone."""
     if target.is_dir():
         return
@@ -143,7 +152,7 @@ def publish(files: dict[str, bytes], target: Path) -> None:
                 raise
 
 
-def digest(files: dict[str, bytes]) -> str:
+def digest(files: Mapping[str, bytes]) -> str:
     """Return a hash of file names and contents."""
     total = hashlib.sha256()
     for name in sorted(files):
@@ -151,7 +160,8 @@ def digest(files: dict[str, bytes]) -> str:
     return total.hexdigest()
 
 
-def checkpoint_files(variant: Variant) -> dict[str, bytes]:
+@functools.cache
+def checkpoint_files(variant: Variant) -> Mapping[str, bytes]:
     """Return the checkpoint's files by name."""
     tensors = accepting_tensors() if variant.weights is Weights.ACCEPTING else random_tensors()
     documents = {
@@ -167,7 +177,7 @@ def checkpoint_files(variant: Variant) -> dict[str, bytes]:
     }
     files = {name: _json(document) for name, document in documents.items()}
     files["model.safetensors"] = safetensors(tensors)
-    return files
+    return MappingProxyType(files)
 
 
 def _json(document: object) -> bytes:
@@ -206,7 +216,7 @@ def config(variant: Variant) -> dict[str, Any]:
         "bos_token_id": tokenizer.BOS,
         "eos_token_id": tokenizer.EOS,
         "pad_token_id": tokenizer.PAD,
-        "sliding_window": TEXT.window,
+        "sliding_window": variant.window,
         "sliding_window_pattern": TEXT.pattern,
         "layer_types": layer_types,
         "num_nextn_predict_layers": 1,

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tools.smoke.cases import Case
 from tools.smoke.environment import Environment
 from tools.smoke.jobs import Outcome, run_job
 
@@ -89,16 +88,6 @@ def engine_arguments(checkpoint: str, device: str, **extra: Any) -> dict[str, An
     }
     arguments |= {"enforce_eager": True} if device == "cpu" else {"gpu_memory_utilization": 0.4}
     return arguments | extra
-
-
-def generation(case: Case) -> dict[str, Any]:
-    """Return the step that gives a case to the engine in one batch."""
-    return {
-        "kind": "generate",
-        "name": case.name,
-        "new_tokens": case.new_tokens,
-        "prompts": [prompt.document() for prompt in case.prompts],
-    }
 
 
 def run_engine(

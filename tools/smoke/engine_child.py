@@ -16,19 +16,33 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 child = importlib.import_module("child")
+drafter = importlib.import_module("drafter_child")
+mutants = importlib.import_module("mutant_child")
 
 STEP_FAILED = 3
 START_FAILED = 4
 
 
-def request(prompt: Mapping[str, Any]) -> dict[str, Any]:
-    """Return one prompt in the engine's form."""
-    data = {}
+def request(prompt: Mapping[str, Any], tag: str) -> dict[str, Any]:
+    """Return one prompt in the engine's form.
+
+    A ``tag`` gives its media identities of their own: no cache then takes them for those of
+    another step, which ran on another model.
+    """
+    data: dict[str, list[Any]] = {}
     if prompt["images"]:
         data["image"] = child.pictures(prompt["images"])
     if prompt["videos"]:
         data["video"] = [child.frames(clip) for clip in prompt["videos"]]
-    return {"prompt": prompt["text"], **({"multi_modal_data": data} if data else {})}
+    found: dict[str, Any] = {"prompt": prompt["text"]}
+    if data:
+        found["multi_modal_data"] = data
+    if data and tag:
+        found["multi_modal_uuids"] = {
+            kind: [f"{tag}/{prompt['name']}/{kind}/{place}" for place in range(len(items))]
+            for kind, items in data.items()
+        }
+    return found
 
 
 def counters(llm: Any) -> dict[str, float]:
@@ -47,7 +61,10 @@ def generate(llm: Any, step: Mapping[str, Any]) -> dict[str, Any]:
         temperature=0.0, max_tokens=step["new_tokens"], ignore_eos=True
     )
     before = counters(llm)
-    outputs = llm.generate([request(p) for p in step["prompts"]], sampling, use_tqdm=False)
+    mutant = step.get("mutant", "")
+    with mutants.mutated(llm, mutant):
+        requests = [request(prompt, mutant) for prompt in step["prompts"]]
+        outputs = llm.generate(requests, sampling, use_tqdm=False)
     after = counters(llm)
     return {
         "prompts": {
@@ -61,7 +78,7 @@ def generate(llm: Any, step: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-STEPS = {"generate": generate}
+STEPS = {"generate": generate, "drafter": drafter.compare}
 
 
 def versions() -> dict[str, str]:

@@ -1,0 +1,106 @@
+import json
+
+import pytest
+
+from tools.smoke import runs
+from tools.smoke.checkpoint import Shape, Variant, next_token
+from tools.smoke.engine import Answered, StepResult
+from tools.smoke.golden import Answer, Golden
+from tools.smoke.results import Check, SmokeReport, Verdict, compare_tokens
+
+GOLDEN = Golden("5", "2", {}, {Shape.PUBLISHED: {"text": Answer((1, 2), (7, 8, 9), (1.0,) * 3)}})
+
+
+def step(tokens: tuple[int, ...], prompt: tuple[int, ...] = (1, 2), **counts: float) -> StepResult:
+    names = {"drafts": runs.DRAFTS, "drafted": runs.DRAFTED, "accepted": runs.ACCEPTED}
+    counters = {names[short]: count for short, count in counts.items()}
+    return StepResult({"text": Answered(prompt, tokens)}, counters)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        ((7, 8, 9), ""),
+        ((7, 8, 5), "wrong tokens at 2: 5 != 9"),
+        ((7, 8), "2 tokens, not 3"),
+        ((), "0 tokens, not 3"),
+    ],
+)
+def test_a_difference_says_where(found: tuple[int, ...], expected: str) -> None:
+    assert compare_tokens((7, 8, 9), found) == expected
+
+
+def test_other_prompt_tokens_are_a_fault_of_their_own() -> None:
+    finding = runs.golden_tokens(Variant(), step((7, 8, 9), prompt=(1, 3)), GOLDEN)
+    assert finding.problem == "text: in the prompt, wrong tokens at 1: 3 != 2"
+
+
+def test_right_tokens_without_a_draft_are_a_fault() -> None:
+    assert runs.golden_tokens_drafted(Variant(), step((7, 8, 9), drafts=0), GOLDEN).problem
+    assert not runs.golden_tokens_drafted(Variant(), step((7, 8, 9), drafts=2), GOLDEN).problem
+
+
+@pytest.mark.parametrize(("drafted", "accepted"), [(0, 0), (6, 5), (6, 0)])
+def test_acceptance_below_one_is_a_fault(drafted: int, accepted: int) -> None:
+    first = next_token(2)
+    right = step((first, next_token(first)), drafted=drafted, accepted=accepted)
+    assert "draft tokens accepted" in runs.all_accepted(Variant(), right, GOLDEN).problem
+
+
+def test_full_acceptance_of_other_tokens_is_a_fault() -> None:
+    assert (
+        "wrong tokens"
+        in runs.all_accepted(Variant(), step((5, 6), drafted=6, accepted=6), GOLDEN).problem
+    )
+
+
+def test_a_mutant_that_nothing_notices_is_a_fault() -> None:
+    assert runs.noticed(Variant(), step((7, 8, 9)), GOLDEN).problem
+    assert not runs.noticed(Variant(), step((7, 8, 1)), GOLDEN).problem
+
+
+@pytest.mark.parametrize(
+    ("error", "close", "far"), [(1e-6, True, False), (1e-3, False, False), (0.5, False, True)]
+)
+def test_drafter_tolerance(error: float, close: bool, far: bool) -> None:
+    found = StepResult(data={"error": error, "positions": 9, "class": "X"})
+    assert (runs.close_to_reference(Variant(), found, GOLDEN).problem == "") == close
+    assert (runs.far_from_reference(Variant(), found, GOLDEN).problem == "") == far
+
+
+def test_a_step_that_raised_fails_with_its_line() -> None:
+    run = runs.RUNS[0]
+    check = run.check(run.probes[0], StepResult(error="TypeError: x"), GOLDEN)
+    assert (check.verdict, check.detail) == (Verdict.FAILED, "TypeError: x")
+
+
+def test_old_cpu_runners_skip_speculation_and_cuda_does_not() -> None:
+    mtp = next(run for run in runs.RUNS if run.name == "mtp")
+    assert "refuses speculative" in mtp.unable("v0.19.1", "cpu")
+    assert mtp.unable("v0.20.0", "cpu") == ""
+    assert mtp.unable("v0.19.1", "cuda") == ""
+    assert runs.RUNS[0].unable("v0.13.0", "cpu") == ""
+
+
+def report(*verdicts: Verdict) -> SmokeReport:
+    checks = tuple(Check("run", str(place), verdict) for place, verdict in enumerate(verdicts))
+    return SmokeReport("v1.0.0", "cpu", False, "w.whl", "00", {}, checks, 1.0)
+
+
+def test_nothing_checked_is_not_passed() -> None:
+    assert not report().passed
+    assert not report(Verdict.SKIPPED).passed
+    assert not report(Verdict.PASSED, Verdict.FAILED).passed
+    assert report(Verdict.PASSED, Verdict.SKIPPED).passed
+
+
+def test_json_holds_every_check() -> None:
+    document = json.loads(json.dumps(report(Verdict.PASSED, Verdict.FAILED).to_json()))
+    assert [check["verdict"] for check in document["checks"]] == ["passed", "failed"]
+    assert document["passed"] is False
+
+
+def test_probe_names_are_unique_within_a_run() -> None:
+    for run in (*runs.RUNS, *runs.MUTANT_RUNS):
+        names = [probe.name for probe in run.probes]
+        assert len(set(names)) == len(names)

@@ -1,0 +1,240 @@
+"""What the smoke runs: engine starts, the probes of each, and the verdict on what came back.
+
+Engine starts cost most, so a run puts as many probes as it can into one engine.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from packaging.version import Version
+
+from tools.smoke import tokenizer
+from tools.smoke.cases import CASES, Case, Prompt, all_prompts
+from tools.smoke.checkpoint import Shape, Variant, Weights, next_token
+from tools.smoke.engine import StepResult
+from tools.smoke.golden import Answer, Golden
+from tools.smoke.results import Check, Verdict, compare_tokens
+
+# Up to v0.19.1 the CPU runner refuses speculative decoding.
+CPU_SPECULATES_FROM = Version("0.20.0")
+DRAFTS = "vllm:spec_decode_num_drafts"
+DRAFTED = "vllm:spec_decode_num_draft_tokens"
+ACCEPTED = "vllm:spec_decode_num_accepted_tokens"
+# Of the drafter's hidden states against plain torch, relative, in float32.
+DRAFTER_TOLERANCE = 1e-4
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a judge makes of a step: the problem, or "", and a figure worth showing."""
+
+    problem: str
+    figure: str = ""
+
+
+Judge = Callable[[Variant, StepResult, Golden], Finding]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One step of a run and its judge.
+
+    Args:
+        name: What the report calls it.
+        step: Makes the child's step from the checkpoint's directory.
+        judge: Makes a finding of what came back without an error.
+    """
+
+    name: str
+    step: Callable[[Path], Mapping[str, Any]]
+    judge: Judge
+
+
+@dataclass(frozen=True)
+class Run:
+    """One engine start: its checkpoint, its arguments, its probes.
+
+    Args:
+        name: What the report calls it.
+        variant: The checkpoint.
+        probes: What it is asked.
+        extra: Engine arguments besides the usual ones.
+        speculates: True when it needs speculative decoding.
+    """
+
+    name: str
+    variant: Variant
+    probes: tuple[Probe, ...]
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    speculates: bool = False
+
+    def unable(self, release: str, device: str) -> str:
+        """Return why this release cannot make the run on this device, or ""."""
+        old = Version(release.removeprefix("v")) < CPU_SPECULATES_FROM
+        if self.speculates and device == "cpu" and old:
+            return "the CPU runner of this release refuses speculative decoding"
+        return ""
+
+    def check(self, probe: Probe, step: StepResult, golden: Golden) -> Check:
+        """Return the verdict on one probe."""
+        finding = Finding(step.error) if step.error else probe.judge(self.variant, step, golden)
+        verdict = Verdict.FAILED if finding.problem else Verdict.PASSED
+        detail = finding.problem or finding.figure
+        return Check(self.name, probe.name, verdict, detail, round(step.seconds, 2))
+
+
+def asks(case: Case, judge: Judge, *, name: str = "", mutant: str = "") -> Probe:
+    """Return the probe that gives a case to the engine in one batch."""
+    label = name or case.name
+
+    def step(_checkpoint: Path) -> Mapping[str, Any]:
+        return {
+            "kind": "generate",
+            "name": label,
+            "mutant": mutant,
+            "new_tokens": case.new_tokens,
+            "prompts": [prompt.document() for prompt in case.prompts],
+        }
+
+    return Probe(label, step, judge)
+
+
+def difference(step: StepResult, known: Mapping[str, Answer]) -> str:
+    """Return "" when all prompts and answers are the known ones, else the first difference."""
+    for name, answer in step.answers.items():
+        wrong = compare_tokens(known[name].prompt_ids, answer.prompt_ids)
+        if wrong:
+            return f"{name}: in the prompt, {wrong}"
+        wrong = compare_tokens(known[name].tokens, answer.tokens)
+        if wrong:
+            return f"{name}: {wrong}"
+    return ""
+
+
+def golden_tokens(variant: Variant, step: StepResult, golden: Golden) -> Finding:
+    """Find fault with a token that is not the golden one."""
+    return Finding(difference(step, golden.answers[variant.shape]))
+
+
+def golden_tokens_drafted(variant: Variant, step: StepResult, golden: Golden) -> Finding:
+    """Find fault with other tokens, and with a step for which no draft was counted."""
+    drafts = step.counters.get(DRAFTS, 0)
+    problem = difference(step, golden.answers[variant.shape])
+    return Finding(
+        problem or ("" if drafts > 0 else "no draft was counted"), f"{drafts:.0f} drafts"
+    )
+
+
+def noticed(variant: Variant, step: StepResult, golden: Golden) -> Finding:
+    """Find fault with a mutant whose tokens all are golden: nothing would notice the mistake."""
+    wrong = difference(step, golden.answers[variant.shape])
+    return Finding("" if wrong else "no golden token noticed it", f"noticed: {wrong}")
+
+
+def all_accepted(_variant: Variant, step: StepResult, _golden: Golden) -> Finding:
+    """Find fault with a refused draft token, and with a token that does not follow its last."""
+    for name, answer in step.answers.items():
+        expected, token = [], answer.prompt_ids[-1]
+        for _ in answer.tokens:
+            token = next_token(token)
+            expected.append(token)
+        wrong = compare_tokens(tuple(expected), answer.tokens)
+        if wrong:
+            return Finding(f"{name}: {wrong}")
+    drafted, accepted = step.counters.get(DRAFTED, 0), step.counters.get(ACCEPTED, 0)
+    figure = f"{accepted:.0f} of {drafted:.0f} draft tokens accepted"
+    return Finding("" if drafted == accepted > 0 else figure, figure)
+
+
+def close_to_reference(_variant: Variant, step: StepResult, _golden: Golden) -> Finding:
+    """Find fault with a drafter that is another module, or far from the plain one."""
+    error, positions = step.data["error"], step.data["positions"]
+    figure = f"{step.data['class']}, {positions} positions, relative error {error:.1e}"
+    return Finding("" if error < DRAFTER_TOLERANCE else figure, figure)
+
+
+def far_from_reference(_variant: Variant, step: StepResult, _golden: Golden) -> Finding:
+    """Find fault with a drafter mutant that stays close to the plain one."""
+    figure = f"relative error {step.data['error']:.1e}"
+    good = step.data["error"] > 100 * DRAFTER_TOLERANCE
+    return Finding("" if good else f"not noticed: {figure}", f"noticed: {figure}")
+
+
+def drafts_alone(name: str, judge: Judge, *, swap: bool = False) -> Probe:
+    """Return the probe that holds the drafter against the plain one."""
+
+    def step(checkpoint: Path) -> Mapping[str, Any]:
+        return {
+            "kind": "drafter",
+            "name": name,
+            "swap": swap,
+            "vocabulary": tokenizer.VOCABULARY,
+            "checkpoint": str(checkpoint),
+            # No case starts like this, so nothing of it is in a prefix cache.
+            "text": f"{name}: {CASES[0].prompts[0].text}",
+        }
+
+    return Probe(name, step, judge)
+
+
+ALL = Case("all", all_prompts())
+ACCEPTANCE = Case(
+    "acceptance",
+    (Prompt("first", "[|user|]\nWhich is the first"), Prompt("second", "There are two")),
+    # One token from the prompt, then whole drafts of three and the token after them.
+    new_tokens=25,
+)
+SPECULATIVE = {"speculative_config": {"method": "mtp", "num_speculative_tokens": 3}}
+GENERATIONS = tuple(asks(case, golden_tokens) for case in CASES)
+RUNS = (
+    Run(
+        "published",
+        Variant(Shape.PUBLISHED),
+        (*GENERATIONS, drafts_alone("drafter", close_to_reference)),
+    ),
+    Run("saved", Variant(Shape.SAVED), GENERATIONS),
+    Run("extra layer type", Variant(Shape.PUBLISHED, extra_layer_type=True), GENERATIONS),
+    Run(
+        "mtp",
+        Variant(Shape.PUBLISHED),
+        tuple(asks(case, golden_tokens_drafted) for case in CASES),
+        extra=SPECULATIVE,
+        speculates=True,
+    ),
+    Run(
+        "mtp accepting",
+        Variant(Shape.PUBLISHED, Weights.ACCEPTING),
+        (asks(ACCEPTANCE, all_accepted),),
+        extra=SPECULATIVE,
+        speculates=True,
+    ),
+)
+# Each is a mistake that a port can make; the child knows how to make it in a loaded model.
+MUTANTS = (
+    "rope on global layers",
+    "vision window off",
+    "key/value groups swapped",
+    "normalisation skipped",
+    "images in reverse order",
+)
+MUTANT_RUNS = (
+    Run(
+        "mutants",
+        Variant(Shape.PUBLISHED),
+        (
+            asks(ALL, golden_tokens, name="no mutant"),
+            *(asks(ALL, noticed, name=mutant, mutant=mutant) for mutant in MUTANTS),
+            drafts_alone("no drafter mutant", close_to_reference),
+            drafts_alone("drafter inputs swapped", far_from_reference, swap=True),
+        ),
+        # Cached keys and values would be those of another mutant.
+        extra={"enable_prefix_caching": False},
+    ),
+    Run(
+        "mutant window",
+        Variant(Shape.PUBLISHED, window=4096),
+        (asks(ALL, noticed, name="sliding window off"),),
+    ),
+)
