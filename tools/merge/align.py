@@ -195,11 +195,9 @@ def _pair_replaced(
     left: Sequence[Node], right: Sequence[Node], xs: range, ys: range, pairs: dict[int, int]
 ) -> None:
     """Pair plain entries one by one where as many went as came: they were replaced."""
-    olds = [i for i in xs if left[i].role is not Role.COMMENT]
-    news = [j for j in ys if right[j].role is not Role.COMMENT]
-    if len(olds) != len(news) or not all(
-        _plain_entry(nodes[k]) for nodes, ks in ((left, olds), (right, news)) for k in ks
-    ):
+    olds = [i for i in xs if _plain_entry(left[i])]
+    news = [j for j in ys if _plain_entry(right[j])]
+    if len(olds) != len(news):
         return
     stay = {_label(node) for node in left} & {_label(node) for node in right}
     if not any(_label(left[i]) in stay for i in olds) and not any(

@@ -64,7 +64,8 @@ def prove(path: str, base: bytes, patched: bytes, target: bytes, merged: bytes) 
     """
     edits = text_edits(path, base, patched, target, merged)
     conflicts: list[Conflict] = []
-    if merged not in (target, patched):
+    one_sided = target in (base, patched) or base == patched
+    if not (one_sided and merged == (patched if target == base else target)):
         if is_python(path):
             conflicts = _prove_python(path, base, patched, target, merged)
         elif path.endswith(".md"):
@@ -99,9 +100,16 @@ def _prove_python(
 
 def _check_places(edits: Sequence[Edit]) -> list[Conflict]:
     return [
-        Conflict("landed in another place than it was written in", edit.written, edit.landed)
+        Conflict(
+            "landed in another place than it was written in"
+            if edit.landed.line
+            else "is nowhere in the result",
+            edit.written,
+            edit.landed,
+        )
         for edit in edits
-        if edit.written.qualname != edit.landed.qualname and not edit.present
+        if not edit.landed.line
+        or (edit.written.qualname != edit.landed.qualname and not edit.present)
     ]
 
 

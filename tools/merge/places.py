@@ -1,9 +1,18 @@
 """Where the edits of a merge by lines were written, and where they are now."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 from tools.merge import tables
-from tools.merge.lines import Region, file_hunks, match_pairs, merge_text, regions, split_lines
+from tools.merge.lines import (
+    Region,
+    file_hunks,
+    hunks,
+    match_pairs,
+    merge_text,
+    regions,
+    split_lines,
+)
 from tools.merge.model import Conflict, Edit, Site
 from tools.merge.syntax import Node, Role, parse
 
@@ -22,6 +31,9 @@ def text_edits(path: str, base: bytes, patched: bytes, target: bytes, merged: by
         patched: Its bytes with the patch.
         target: Its bytes at the ref.
         merged: The merge by lines, ours or another's.
+
+    Returns:
+        The edits; one that another's merge lost has landed on line 0.
     """
     if merged == merge_text(base, patched, target):
         return list(_own_edits(path, base, patched, target, merged))
@@ -65,10 +77,16 @@ def _unchanged(base: bytes, patched: bytes, region: Region) -> bool:
 def _found_edits(
     path: str, base: bytes, patched: bytes, target: bytes, merged: bytes
 ) -> Iterator[Edit]:
-    b, o, t, m = (split_lines(side) for side in (base, patched, target, merged))
+    # Line ends are the target's, whatever the patch has.
+    b, o, t, m = (
+        [line.rstrip(b"\r\n") for line in split_lines(side)]
+        for side in (base, patched, target, merged)
+    )
     to_merged = dict(match_pairs(o, m))
+    counts = Counter(m)
+    once = {line: k for k, line in enumerate(m) if counts[line] == 1}
     from_target = {j for _, j in match_pairs(t, m)}
-    gone = {line for hunk in file_hunks(target, merged) for line in t[hunk.a0 : hunk.a1]}
+    gone = {line for hunk in hunks(t, m) for line in t[hunk.a0 : hunk.a1]}
     for hunk in file_hunks(base, patched):
         if hunk.b0 == hunk.b1:
             written = site(path, base, hunk.a0)
@@ -80,9 +98,9 @@ def _found_edits(
         inside = range(hunk.b0, hunk.b1)
         spots = [k for k in inside if o[k].strip()] or list(inside)
         written = site(path, patched, spots[0])
-        there = to_merged.get(spots[0])
-        landed = site(path, merged, there) if there is not None else Site(path, "", 1)
-        present = all(to_merged.get(k) in from_target for k in spots)
+        there = to_merged.get(spots[0], once.get(o[spots[0]]))
+        landed = site(path, merged, there) if there is not None else Site(path, "", 0)
+        present = all(to_merged.get(k, once.get(o[k])) in from_target for k in spots)
         yield Edit("change" if hunk.a0 < hunk.a1 else "insert", written, landed, present)
 
 

@@ -45,8 +45,8 @@ def merge(path: str, base: Source, patched: Source, follower: Follower) -> Merge
         follower: The target, and where a definition may have gone in it.
 
     Returns:
-        The changed files (the target's own always among them), each edit with the place where it
-        landed, and what could not be decided.
+        The merged file, or those that edits followed a definition into; each edit with the place
+        where it landed; and what could not be decided.
     """
     merger = _Merger(path, follower)
     merger.node(base.root, patched.root, follower.target.root)
@@ -73,6 +73,8 @@ class _Merger:
                     site = self.landings[0].written
                     self.conflicts.append(Conflict(str(problem), site, Site(path, "", 1)))
         edits = tuple(self._edit(landing, files) for landing in self.landings)
+        if len(files) > 1 and files[self.path] == self.follower.target.data:
+            del files[self.path]  # everything went where a definition had moved to
         return Merged(files, edits, tuple(self.conflicts))
 
     def _edit(self, landing: _Landing, files: dict[str, bytes]) -> Edit:

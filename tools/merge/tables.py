@@ -27,8 +27,9 @@ def cells(row: bytes) -> list[bytes]:
 
 
 def headings(data: bytes) -> list[str]:
-    """Return for each line the heading that it stands under, "" before the first."""
+    """Return for each line the headings that it stands under, from the top, "" before the first."""
     names: list[str] = []
+    levels: dict[int, str] = {}
     current = ""
     fenced = False
     for line in split_lines(data):
@@ -36,7 +37,10 @@ def headings(data: bytes) -> list[str]:
             fenced = not fenced
         found = None if fenced else _HEADING.match(line)
         if found:
-            current = found[2].decode(errors="replace")
+            depth = len(found[1])
+            levels = {level: name for level, name in levels.items() if level < depth}
+            levels[depth] = found[2].decode(errors="replace")
+            current = " > ".join(name for _, name in sorted(levels.items()))
         names.append(current)
     return names
 
@@ -80,6 +84,9 @@ def merge_tables(
     Returns:
         The merged bytes, or None and the conflicts.
     """
+    if b"\0" in base + patched + target:
+        site = Site(path, "", 1)
+        return None, [Conflict("a file with NUL bytes is no Markdown", site, site)]
     sides = [_split(side) for side in (base, patched, target)]
     names = [[table.name for table in tables] for _, tables in sides]
     common = _name_tables(sides)
@@ -90,7 +97,12 @@ def merge_tables(
     by_name = [
         dict(zip(own, tables, strict=True)) for own, (_, tables) in zip(names, sides, strict=True)
     ]
-    conflicts: list[Conflict] = []
+    conflicts = [
+        Conflict("the target has no counterpart of the table", Site(path, heading, o.line), None)
+        for name, o in by_name[1].items()
+        for heading in [name.partition("\0")[0]]
+        if name not in by_name[2] and name in by_name[0] and by_name[0][name].rows != o.rows
+    ]
     out: list[bytes] = []
     for line in split_lines(text):
         if not line.startswith(b"\0"):
@@ -192,7 +204,12 @@ def _insert(rows: list[bytes], row: bytes, written: list[bytes], at: int) -> Non
         while 0 <= k < len(written):
             found = _find(rows, written[k])
             if found is not None:
-                rows.insert(found + shift, row)
+                ends = rows[found][len(rows[found].rstrip(b"\r\n")) :]
+                line = row.rstrip(b"\r\n")
+                if not ends and shift:  # the file ends here, without a line feed
+                    newline = b"\r\n" if rows[0].endswith(b"\r\n") else b"\n"
+                    rows[found] += newline
+                rows.insert(found + shift, line + ends)
                 return
             k += step
     if rows:
