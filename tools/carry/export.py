@@ -9,6 +9,7 @@ import re
 import shutil
 import tempfile
 import textwrap
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from email.utils import format_datetime
@@ -19,18 +20,23 @@ from tools.errors import BadInput, EnvironmentLacks
 from tools.git import Git
 
 _MARKER = ".vllm-exaone-export"
-# What `git am` or quilt would take for the end of the message or the start of a diff or mail.
+# What git am or GNU patch would take for the end of the message, the start of a diff or mail, a
+# header of theirs or an ed script. GNU patch looks behind white space and capital X too.
 _LOOKS_LIKE_MARKUP = re.compile(
-    rb"^(---|diff -|Index: |>?From |\+\+\+ |\*\*\* |={60}|@@ )", re.MULTILINE
+    rb"^(?=[ \tX]*(---|diff -|Index:|Prereq:|From |\+\+\+|\*\*\*|={60}|@@ |\d[\d,]*[acd]))",
+    re.MULTILINE,
 )
+# What git am would take for headers of its own where a body starts with it.
+_LOOKS_LIKE_HEADER = re.compile(rb"(From|Date|Subject):|>From |\[PATCH\]", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Exported:
-    """Where the series was written, and the names of its patches in order."""
+    """Where the series was written, the names of its patches in order, and what tools must know."""
 
     path: Path
     patches: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def export(store: Git, carried: Carried, path: Path) -> Exported:
@@ -52,7 +58,7 @@ def export(store: Git, carried: Carried, path: Path) -> Exported:
         aside = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
         try:
             aside.chmod(0o755)
-            names = _write_all(store, carried, aside)
+            names, notes = _write_all(store, carried, aside)
             if path.exists():
                 path.rename(aside / "old")
             (aside / "new").rename(path)
@@ -60,10 +66,12 @@ def export(store: Git, carried: Carried, path: Path) -> Exported:
             shutil.rmtree(aside, ignore_errors=True)
     except OSError as error:
         raise EnvironmentLacks(f"cannot write {path}: {error.strerror}", "free space") from error
-    return Exported(path, names)
+    return Exported(path, names, notes)
 
 
-def _write_all(store: Git, carried: Carried, aside: Path) -> tuple[str, ...]:
+def _write_all(
+    store: Git, carried: Carried, aside: Path
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     new = aside / "new"
     new.mkdir()
     listed = store.run(
@@ -75,14 +83,29 @@ def _write_all(store: Git, carried: Carried, aside: Path) -> tuple[str, ...]:
         "--",
     ).stdout
     commits = listed.decode().split()
-    names = []
+    patches: dict[str, bytes] = {}
     for number, commit in enumerate(commits, 1):
         content, slug = mailbox(store, commit)
-        names.append(f"{number:04d}-{slug}.patch")
-        (new / names[-1]).write_bytes(content)
-    (new / "series").write_text("".join(f"{name} -p1\n" for name in names), "utf-8")
+        patches[f"{number:04d}-{slug}.patch"] = content
+    notes = _notes(patches)
+    for name, content in patches.items():
+        (new / name).write_bytes(content)
+    lines = [*(f"# {note}" for note in notes), *(f"{name} -p1" for name in patches)]
+    (new / "series").write_text("".join(f"{line}\n" for line in lines), "utf-8")
     (new / _MARKER).write_text(f"{carried.upstream.commit}\n{carried.commit}\n", "utf-8")
-    return tuple(names)
+    return tuple(patches), notes
+
+
+def _notes(patches: Mapping[str, bytes]) -> tuple[str, ...]:
+    """Return what a person who applies the patches must know, one line each."""
+    notes = []
+    if any(b"\r\n" in content for content in patches.values()):
+        notes.append("files with CRLF lines are changed: apply with git am --keep-cr")
+    # No line of a hunk starts like this: each has a mark in front.
+    binary = [name for name, content in patches.items() if b"\nGIT binary patch\n" in content]
+    if binary:
+        notes.append(f"quilt refuses binary changes, in {', '.join(binary)}: use git am")
+    return tuple(notes)
 
 
 def mailbox(store: Git, commit: str, *, context: int = 3) -> tuple[bytes, str]:
@@ -105,7 +128,7 @@ def mailbox(store: Git, commit: str, *, context: int = 3) -> tuple[bytes, str]:
         f"-U{context}", "--no-renames", "--no-ext-diff", "--no-textconv", commit, "--",
     ).stdout  # fmt: skip
     subject, _, body = message.partition(b"\n")
-    text = _LOOKS_LIKE_MARKUP.sub(rb" \1", body.strip(b"\n"))
+    text = _LOOKS_LIKE_MARKUP.sub(b"| ", body.strip(b"\n"))
     lines = [
         b"From " + b"0" * 40 + b" Mon Sep 17 00:00:00 2001",
         b"From: " + _encode(author[1], b"") + b" <" + author[2] + b">",
@@ -115,10 +138,12 @@ def mailbox(store: Git, commit: str, *, context: int = 3) -> tuple[bytes, str]:
         b"Content-Type: text/plain; charset=UTF-8",
         b"Content-Transfer-Encoding: 8bit",
         b"",
-        # `git am` takes a body that starts with such a line for a header of its own.
-        b"" if re.match(rb"(From|Date|Subject):", text, re.IGNORECASE) is None else b" ",
+        # A line with only a blank ends the headers; git am drops it from the message.
+        *([b" "] if _LOOKS_LIKE_HEADER.match(text) else []),
+        text,
+        b"---",
     ]
-    mail = b"\n".join(lines) + (b"\n" if lines[-1] else b"") + text + b"\n---\n" + diff
+    mail = b"\n".join(lines) + b"\n" + diff
     slug = re.sub(r"[^a-z0-9]+", "-", subject.decode("ascii", "ignore").lower()).strip("-")
     return mail, textwrap.shorten(slug.replace("-", " "), 48, placeholder="").replace(
         " ", "-"

@@ -20,6 +20,7 @@ from tools.cli.common import (
     note,
     open_carrier,
     print_json,
+    print_lines,
     results,
     write_text,
 )
@@ -81,8 +82,11 @@ def export_command(
         path: Path = project.directory(ref, output) / "patches"
         done = export(project.store.git, carried, path)
         if not as_json:
-            results.print("\n".join(str(done.path / name) for name in done.patches), markup=False)
-        return {"ref": ref, "path": str(done.path), "patches": list(done.patches)}
+            print_lines(str(done.path / name) for name in done.patches)
+        for line in done.notes:
+            note(line)
+        notes = list(done.notes)
+        return {"ref": ref, "path": str(done.path), "patches": list(done.patches), "notes": notes}
 
     each(project.refs(refs), one, as_json=as_json)
     _refuse_conflicts(failed)
