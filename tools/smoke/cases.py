@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 NEW_TOKENS = 8
-_IMAGE = "<vision><|image_pad|></vision>"
-_VIDEO = "<vision><|video_pad|></vision>"
+IMAGE_TEXT = "<vision><|image_pad|></vision>"
+VIDEO_TEXT = "<vision><|video_pad|></vision>"
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ CASES = (
     Case("text", (Prompt("text", _user(_STORY + "Answer in one or two words.")),)),
     Case(
         "image",
-        (Prompt("image", _user(_IMAGE + _STORY), (Frames("one", 140, 196),)),),
+        (Prompt("image", _user(IMAGE_TEXT + _STORY), (Frames("one", 140, 196),)),),
     ),
     Case(
         "images",
@@ -105,29 +105,29 @@ CASES = (
             Prompt(
                 "images",
                 # Equal sizes: only then can pictures trade places without an error.
-                _user(f"{_IMAGE} is left and {_IMAGE} is right. {_STORY}"),
+                _user(f"{IMAGE_TEXT} is left and {IMAGE_TEXT} is right. {_STORY}"),
                 (Frames("left", 140, 168), Frames("right", 140, 168)),
             ),
         ),
     ),
     Case(
         "video",
-        (Prompt("video", _user(_VIDEO + _STORY), (), (Frames("clip", 140, 168, 6),)),),
+        (Prompt("video", _user(VIDEO_TEXT + _STORY), (), (Frames("clip", 140, 168, 6),)),),
     ),
     Case(
         "mixed",
         (
             Prompt("mixed-text", _user("Which of the words in this text is second? " + _STORY)),
             # Sides that are no multiples of 28: the processor has to resize.
-            Prompt("mixed-odd", _user(_STORY + _IMAGE), (Frames("odd", 150, 203),)),
+            Prompt("mixed-odd", _user(_STORY + IMAGE_TEXT), (Frames("odd", 150, 203),)),
             Prompt(
                 "mixed-images",
-                _user(f"From {_IMAGE} to {_IMAGE}: {_STORY}"),
+                _user(f"From {IMAGE_TEXT} to {IMAGE_TEXT}: {_STORY}"),
                 (Frames("wide", 84, 252), Frames("tall", 252, 84)),
             ),
             Prompt(
                 "mixed-both",
-                _user(f"{_VIDEO} and {_IMAGE}, {_STORY}"),
+                _user(f"{VIDEO_TEXT} and {IMAGE_TEXT}, {_STORY}"),
                 (Frames("still", 140, 140),),
                 (Frames("short", 168, 140, 2),),
             ),

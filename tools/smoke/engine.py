@@ -8,7 +8,7 @@ from typing import Any
 from tools.smoke.environment import Environment
 from tools.smoke.jobs import Outcome, run_job
 
-CHILD = Path(__file__).with_name("engine_child.py")
+CHILD = Path(__file__).with_name("children") / "engine_child.py"
 START_SECONDS = 1500.0
 # The child's exit status when a step raised and its error is in the result.
 STEP_FAILED = 3
@@ -82,7 +82,7 @@ def engine_arguments(checkpoint: str, device: str, **extra: Any) -> dict[str, An
         "dtype": "float32",
         "max_model_len": 1024,
         "max_num_seqs": 8,
-        "limit_mm_per_prompt": {"image": 2, "video": 1},
+        "limit_mm_per_prompt": {"image": 5, "video": 2},
         "disable_log_stats": False,
         "seed": 0,
     }

@@ -7,18 +7,19 @@ generation refuses it.
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tools.errors import BadInput, CheckFailed
-from tools.smoke.cases import CASES, NEW_TOKENS, Case, all_prompts
+from tools.smoke.cases import CASES, Case, all_prompts
 from tools.smoke.checkpoint import Shape, Variant, checkpoint_files, digest, write_checkpoint
 from tools.smoke.jobs import run_job
+from tools.smoke.numeric import Numbers
 
 # Engines and transformers differ by about 1e-4 in these logits; 200 times that is no accident.
 MARGIN_FLOOR = 0.02
 TIMEOUT = 900.0
-_CHILD = Path(__file__).with_name("reference_child.py")
+_CHILD = Path(__file__).with_name("children") / "reference_child.py"
 
 
 @dataclass(frozen=True)
@@ -39,12 +40,14 @@ class Golden:
         torch: Version of torch.
         checkpoints: Digest of the checkpoint of each shape.
         answers: Answers by shape, then by prompt name.
+        numbers: Embeddings and first-token logits by prompt name.
     """
 
     transformers: str
     torch: str
     checkpoints: Mapping[Shape, str]
     answers: Mapping[Shape, Mapping[str, Answer]]
+    numbers: Mapping[str, Numbers] = field(default_factory=dict)
 
     def check_current(self) -> None:
         """Raise when the checkpoint or the cases are not those the answers were made with.
@@ -89,8 +92,12 @@ def generate(
             _CHILD,
             {
                 "checkpoint": str(write_checkpoint(Variant(shape), cache)),
-                "new_tokens": NEW_TOKENS,
-                "prompts": [prompt.document() for prompt in all_prompts(cases)],
+                "kind": "answers",
+                "prompts": [
+                    {**prompt.document(), "new_tokens": case.new_tokens}
+                    for case in cases
+                    for prompt in case.prompts
+                ],
             },
             env={"HF_HUB_OFFLINE": "1"},
             timeout=TIMEOUT,

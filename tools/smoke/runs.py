@@ -3,6 +3,7 @@
 Engine starts cost most, so a run puts as many probes as it can into one engine.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 from packaging.version import Version
 
-from tools.smoke import tokenizer
+from tools.smoke import numeric, tokenizer
 from tools.smoke.cases import CASES, Case, Prompt, all_prompts
 from tools.smoke.checkpoint import Shape, Variant, Weights, next_token
 from tools.smoke.engine import StepResult
@@ -179,6 +180,44 @@ def drafts_alone(name: str, judge: Judge, *, swap: bool = False) -> Probe:
     return Probe(name, step, judge)
 
 
+def numbers_close(_variant: Variant, step: StepResult, golden: Golden) -> Finding:
+    """Find fault with embeddings or first-token logits beyond the tolerance."""
+    finding = numbers_reported(_variant, step, golden)
+    bad = any(error >= numeric.TOLERANCE for error, _ in worst_numbers(step, golden).values())
+    return Finding(finding.figure if bad else "", finding.figure)
+
+
+def numbers_reported(_variant: Variant, step: StepResult, golden: Golden) -> Finding:
+    """Say how far embeddings and logits are off; find fault with those that are no numbers."""
+    worst = worst_numbers(step, golden)
+    figure = ", ".join(f"{part} {error:.1e} ({name})" for part, (error, name) in worst.items())
+    bad = any(not math.isfinite(error) for error, _ in worst.values())
+    return Finding(figure if bad else "", figure)
+
+
+def worst_numbers(step: StepResult, golden: Golden) -> dict[str, tuple[float, str]]:
+    """Return the largest relative error of embeddings and of logits, and its prompt."""
+    worst = {"embeddings": (0.0, ""), "logits": (0.0, "")}
+    for name, expected in golden.numbers.items():
+        found = numeric.parse(step.data[name])
+        for part, error in {
+            "embeddings": numeric.relative_error(expected.embeddings, found.embeddings),
+            "logits": numeric.relative_error(expected.logits, found.logits),
+        }.items():
+            worst[part] = max(worst[part], (error, name))
+    return worst
+
+
+def measures(judge: Judge) -> Probe:
+    """Return the probe that compares embeddings and first-token logits with transformers'."""
+
+    def step(_checkpoint: Path) -> Mapping[str, Any]:
+        documents = [prompt.document() for prompt in numeric.PROMPTS]
+        return {"kind": "numbers", "name": "numbers", "prompts": documents}
+
+    return Probe("numbers", step, judge)
+
+
 ALL = Case("all", all_prompts())
 ACCEPTANCE = Case(
     "acceptance",
@@ -192,7 +231,7 @@ RUNS = (
     Run(
         "published",
         Variant(Shape.PUBLISHED),
-        (*GENERATIONS, drafts_alone("drafter", close_to_reference)),
+        (*GENERATIONS, measures(numbers_close), drafts_alone("drafter", close_to_reference)),
     ),
     Run("saved", Variant(Shape.SAVED), GENERATIONS),
     Run("extra layer type", Variant(Shape.PUBLISHED, extra_layer_type=True), GENERATIONS),
@@ -218,6 +257,28 @@ MUTANTS = (
     "key/value groups swapped",
     "normalisation skipped",
     "images in reverse order",
+)
+# What the default runs leave out: modes in which users run the model.
+MODE_RUNS = (
+    Run(
+        "bfloat16",
+        Variant(Shape.PUBLISHED),
+        (measures(numbers_reported),),
+        extra={"dtype": "bfloat16"},
+    ),
+    Run(
+        "language only",
+        Variant(Shape.PUBLISHED),
+        (asks(CASES[0], golden_tokens),),
+        extra={"limit_mm_per_prompt": {"image": 0, "video": 0}},
+    ),
+    Run(
+        "chunked prefill",
+        Variant(Shape.PUBLISHED),
+        GENERATIONS,
+        extra={"enable_chunked_prefill": True, "max_num_batched_tokens": 64},
+    ),
+    Run("compiled", Variant(Shape.PUBLISHED), GENERATIONS, extra={"enforce_eager": False}),
 )
 MUTANT_RUNS = (
     Run(

@@ -2,17 +2,19 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from tools.smoke import golden as golden_file
+from tools.smoke import numeric
 from tools.smoke.checkpoint import write_checkpoint
 from tools.smoke.engine import EngineRun, engine_arguments, run_engine
 from tools.smoke.environment import Environment, engine_plan, environment
-from tools.smoke.golden import load
+from tools.smoke.golden import Golden
+from tools.smoke.reference import NUMBERS_FILE, TOKENS_FILE
 from tools.smoke.results import Check, SmokeReport, Verdict
 from tools.smoke.runs import RUNS, Run
 from tools.upstream.index import Index
-
-GOLDEN = Path("tests") / "golden" / "tokens.json"
 
 Progress = Callable[[str], None]
 
@@ -48,8 +50,7 @@ def smoke(
         Busy: Another run holds the environments.
     """
     began = time.monotonic()
-    golden = load(root / GOLDEN)
-    golden.check_current()
+    golden = load_golden(root)
     index = Index.configured(cache, progress)
     plan = engine_plan(release, device=device, wheel=wheel, transformers=transformers, index=index)
     checks: list[Check] = []
@@ -74,6 +75,19 @@ def smoke(
         checks=tuple(checks),
         seconds=round(time.monotonic() - began, 1),
     )
+
+
+def load_golden(root: Path) -> Golden:
+    """Return the golden answers and numbers.
+
+    Raises:
+        BadInput: A golden file is missing or none.
+        CheckFailed: A golden file is stale.
+    """
+    answers, figures = golden_file.load(root / TOKENS_FILE), numeric.load(root / NUMBERS_FILE)
+    answers.check_current()
+    figures.check_current()
+    return replace(answers, numbers=figures.numbers)
 
 
 def execute(run: Run, place: Environment, device: str, cache: Path) -> EngineRun:

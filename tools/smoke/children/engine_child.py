@@ -78,7 +78,47 @@ def generate(llm: Any, step: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-STEPS = {"generate": generate, "drafter": drafter.compare}
+def numbers(llm: Any, step: Mapping[str, Any]) -> dict[str, Any]:
+    """Return, for each prompt, the projected vision embeddings and the first token's logits.
+
+    They are taken from the running model: what its vision tower returns, and what it hands to the
+    sampler for the last prompt token.
+    """
+    sampling = importlib.import_module("vllm").SamplingParams(temperature=0.0, max_tokens=1)
+    torch = importlib.import_module("torch")
+    rows: list[Any] = []
+    scores: list[Any] = []
+
+    def watch(model: Any) -> Any:
+        compute = model.compute_logits
+
+        def computed(*args: Any, **kwargs: Any) -> Any:
+            logits = compute(*args, **kwargs)
+            scores.append(logits[-1].double().cpu())
+            return logits
+
+        model.compute_logits = computed
+        return model.visual.register_forward_hook(lambda _m, _a, out: rows.append(out.clone()))
+
+    def unwatch(model: Any) -> None:
+        del model.compute_logits
+
+    (handle,) = llm.apply_model(watch)
+    found = {}
+    for prompt in step["prompts"]:
+        rows.clear()
+        scores.clear()
+        llm.generate([request(prompt, "")], sampling, use_tqdm=False)
+        found[prompt["name"]] = {
+            "embeddings": child.projected(torch.cat(rows)),
+            "logits": scores[-1].tolist(),
+        }
+    handle.remove()
+    llm.apply_model(unwatch)
+    return {"data": found}
+
+
+STEPS = {"generate": generate, "numbers": numbers, "drafter": drafter.compare}
 
 
 def versions() -> dict[str, str]:

@@ -28,14 +28,14 @@ def prepare(processor: Any, prompt: Mapping[str, Any]) -> Any:
     )
 
 
-def answer(model: Any, processor: Any, prompt: Mapping[str, Any], new_tokens: int) -> Any:
+def answer(model: Any, processor: Any, prompt: Mapping[str, Any]) -> dict[str, Any]:
     """Return the tokens for one prompt, each with the gap between the best two logits."""
     inputs = prepare(processor, prompt)
     with torch.inference_mode():
         output = model.generate(
             **inputs,
             do_sample=False,
-            max_new_tokens=new_tokens,
+            max_new_tokens=prompt["new_tokens"],
             eos_token_id=None,
             return_dict_in_generate=True,
             output_logits=True,
@@ -49,6 +49,23 @@ def answer(model: Any, processor: Any, prompt: Mapping[str, Any], new_tokens: in
     }
 
 
+def numbers(model: Any, processor: Any, prompt: Mapping[str, Any]) -> dict[str, list[float]]:
+    """Return the projected vision embeddings and the first token's logits of one prompt."""
+    seen: list[Any] = []
+    handle = model.model.visual.register_forward_hook(
+        lambda _module, _args, output: seen.append(output.pooler_output)
+    )
+    inputs = prepare(processor, prompt)
+    with torch.inference_mode():
+        logits = model(**inputs).logits[0, -1].double()
+    handle.remove()
+    (rows,) = seen
+    return {"embeddings": child.projected(rows), "logits": logits.tolist()}
+
+
+KINDS = {"answers": answer, "numbers": numbers}
+
+
 def main(job_file: str) -> None:
     """Run the job."""
     job = json.loads(Path(job_file).read_text(encoding="utf-8"))
@@ -59,7 +76,7 @@ def main(job_file: str) -> None:
     result = {
         "versions": {"transformers": transformers.__version__, "torch": torch.__version__},
         "prompts": {
-            prompt["name"]: answer(model, processor, prompt, job["new_tokens"])
+            prompt["name"]: KINDS[job["kind"]](model, processor, prompt)
             for prompt in job["prompts"]
         },
     }

@@ -6,6 +6,7 @@ missing package is a result like any other, and the tools are checked without vL
 """
 
 import base64
+import hashlib
 import importlib
 import json
 import traceback
@@ -25,6 +26,15 @@ def pictures(documents: list[Mapping[str, Any]]) -> list[Any]:
     """Return a PIL image for each picture in a job."""
     image = importlib.import_module("PIL.Image")
     return [image.fromarray(frames(document)[0]) for document in documents]
+
+
+def projected(rows: Any) -> list[float]:
+    """Return the rows of a torch matrix, each projected onto eight vectors of random signs."""
+    numpy = importlib.import_module("numpy")
+    matrix = rows.detach().double().cpu().numpy()
+    bits = numpy.frombuffer(hashlib.shake_256(b"signs").digest(matrix.shape[1]), numpy.uint8)
+    signs = numpy.unpackbits(bits).reshape(matrix.shape[1], 8) * 2.0 - 1.0
+    return [float(value) for value in (matrix @ signs).ravel()]
 
 
 def write_result(result: Mapping[str, Any], target: Path) -> None:
