@@ -777,11 +777,16 @@ def _failure(arguments: tuple[str | bytes, ...], result: Result) -> ToolError:
         words = words[2:]
     text = f"git {words[0]}: {line}"
     printed = result.stderr.decode("utf-8", "replace")
-    if "No space left on device" in printed or "Disk quota exceeded" in printed:
+    if any(said in printed for said in _SAYS_DISK_FULL):
         return EnvironmentLacks(text, "free some disk space")
-    if "Read-only file system" in printed or "insufficient permission" in printed:
+    if any(said in printed for said in _SAYS_NO_RIGHTS):
         return EnvironmentLacks(text, "make it writable")
     return ToolError(text)
+
+
+# The system's words (LC_ALL is C), and git's own in fast-import.
+_SAYS_DISK_FULL = ("No space left on device", "Disk quota exceeded", "Out of diskspace")
+_SAYS_NO_RIGHTS = ("Read-only file system", "Permission denied", "insufficient permission")
 
 
 @contextlib.contextmanager

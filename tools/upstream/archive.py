@@ -197,7 +197,8 @@ def _check_path(archive: Path, name: str) -> list[str]:
         not name.isprintable()
         or "\\" in name
         or len(name) > LONGEST_PATH
-        or any(part in ("", ".", "..") or _is_git_directory(part) for part in parts)
+        or not {"", ".", ".."}.isdisjoint(parts)
+        or any("git" in part.lower() and _is_git_directory(part) for part in parts)
     )
     try:
         name.encode("utf-8")

@@ -71,16 +71,20 @@ def locked(path: Path, seconds: float, what: str) -> Iterator[None]:
         Busy: Another process held it for ``seconds``.
         EnvironmentLacks: The lock file cannot be made.
     """
+    lock = FileLock(path, timeout=seconds)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(path, timeout=seconds):
-            yield
+        lock.acquire()
     except Timeout as error:
         raise Busy(
             f"another run holds {what} ({path})", "wait for it to end, then retry"
         ) from error
-    except (PermissionError, NotADirectoryError) as error:
+    except OSError as error:
         raise lacks(path, error) from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def digest(path: Path) -> str:
