@@ -20,6 +20,9 @@ from tools.git import Git
 _PUBLISHED = "refs/vllm-exaone/published"
 _BRANCH = "refs/heads/carried"
 
+_ADVICE = "free space, or choose another --output"
+_FULL = 1 << 20  # bytes; below this, what failed to write failed for want of room
+
 
 class State(StrEnum):
     """What :func:`check_out` did."""
@@ -77,9 +80,13 @@ def place(path: Path, is_there: Callable[[], bool], fill: Callable[[Path], None]
     except Timeout:
         raise Busy(f"another run is writing {path}", "wait for it to end") from None
     except OSError as error:
-        raise EnvironmentLacks(
-            f"cannot write {path}: {error.strerror}", "free space, or choose another --output"
-        ) from error
+        raise EnvironmentLacks(f"cannot write {path}: {error.strerror}", _ADVICE) from error
+    except ToolError as error:
+        # git does not always say why it could not write.
+        if shutil.disk_usage(path.parent).free < _FULL:
+            full = f"cannot write {path}: No space left on device ({error.message})"
+            raise EnvironmentLacks(full, _ADVICE) from error
+        raise
 
 
 def _place(path: Path, is_there: Callable[[], bool], fill: Callable[[Path], None]) -> Checkout:

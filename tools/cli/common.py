@@ -6,7 +6,7 @@ Results go to stdout; progress and notes go to stderr.
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -47,6 +47,12 @@ notes = Console(stderr=True)
 def note(text: str) -> None:
     """Tell a person what is going on; machines read stdout and do not see it."""
     notes.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print results a line each, whole: another program may read them."""
+    for line in lines:
+        results.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def print_json(data: Any) -> None:

@@ -3,9 +3,9 @@
 A conflict may be recorded as expected in ``patches/expected.toml``, with the reason::
 
     [[conflict]]
-    patch = "0005-mlp-data-parallel"
+    patch = "0006-proposer-image-token"
     refs = ["v0.10.0", "v0.10.1"]
-    reason = "linear layers have no disable_tp there"
+    reason = "the proposer has no image token there"
 
 Anything else that conflicts fails the matrix, and so does a recorded conflict that is none.
 """
