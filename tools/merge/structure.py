@@ -382,7 +382,13 @@ class _Sequence:
             return found[0] if len(found) == 1 else None
         own = key(node)
         if own is not None:
-            return next((c for c in self.fresh() if key(c) == own), None)
+            # Also where it was taken for what became of another entry.
+            others = (
+                c
+                for j, c in enumerate(self.t.children)
+                if (i := self.upstream.back.get(j)) is None or key(self.b.children[i]) != own
+            )
+            return next((c for c in others if key(c) == own), None)
         same = [c for c in self.fresh() if c.same(node)]
         if len(same) == 1 and (telling(node) or self._between(same[0], k)):
             return same[0]
