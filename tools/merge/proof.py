@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from tools.merge.align import align, hint, key, telling
+from tools.merge.follow import is_class
 from tools.merge.model import Conflict, Edit, Site
 from tools.merge.syntax import Node, Role, Source, parse
 from tools.merge.tokens import tokens
@@ -47,12 +48,34 @@ def check_parses(
 
 
 def _changed_statements(old: Source, new: Source) -> bytes:
-    """Return the module's statements that ``new`` has and ``old`` has not.
+    """Return the statements that ``new`` has and ``old`` has not, as a module.
 
-    A module parses when each of its statements does, and most of them are the target's own.
+    A module parses when each of its statements does, and most of them are the target's own. Of a
+    class that both have only the changed members are taken.
     """
     known = {node.text for node in old.root.children}
-    return b"\n".join(node.text for node in new.root.children if node.text not in known)
+    classes = {node.name: node for node in old.root.children if _is_class(node)}
+    out: list[bytes] = []
+    for node in new.root.children:
+        if node.text in known:
+            continue
+        before = classes.get(node.name) if _is_class(node) else None
+        if before is None:
+            out.append(node.text)
+            continue
+        members = {child.text for child in before.named("body").children}
+        out += [part.text for part in node.children if part.kind == "decorators"]
+        out.append(node.named("header").text + b" pass")
+        for child in node.named("body").children:
+            if child.text not in members and new.starts_line(child.start):
+                out.append(b"class _:\n" + new.indent(child.start) + child.text)
+            elif child.text not in members:
+                return new.data
+    return b"\n".join(out) + b"\n"
+
+
+def _is_class(node: Node) -> bool:
+    return node.role is Role.DEFINITION and is_class(node)
 
 
 # --- each edit in its own qualified name --------------------------------------------------------
@@ -293,12 +316,13 @@ def _common(members: list[Node], counts: Counter[bytes], kinds: set[str]) -> Cou
         label
         for node in members
         if not counts[node.text]
-        for label in _labels(node)
+        for label in _labels(node, kinds)
         if label[0] in kinds
     )
 
 
-def _labels(node: Node) -> Iterator[_Label]:
+def _labels(node: Node, kinds: set[str] | None = None) -> Iterator[_Label]:
+    """Yield what must not stand twice beside itself, all or only of some kinds."""
     if node.role is Role.COMMENT:
         return
     own = key(node)
@@ -310,10 +334,10 @@ def _labels(node: Node) -> Iterator[_Label]:
         for name in node.children[-1].children:
             yield "import", module + b"." + name.squeezed
         return
-    if node.parent is None or node.parent.role is Role.SEQUENCE:
+    if node.parent is None or node.parent.role is Role.SEQUENCE or not telling(node):
         return
-    if telling(node):
-        yield "statement", node.squeezed
+    yield "statement", node.squeezed
+    if node.role in (Role.COMPOUND, Role.BRANCH) and (kinds is None or node.kind in kinds):
         clue = hint(node)
-        if clue is not None and node.role in (Role.COMPOUND, Role.BRANCH):
+        if clue is not None:
             yield clue
