@@ -81,12 +81,6 @@ def place(path: Path, is_there: Callable[[], bool], fill: Callable[[Path], None]
         raise Busy(f"another run is writing {path}", "wait for it to end") from None
     except OSError as error:
         raise EnvironmentLacks(f"cannot write {path}: {error.strerror}", _ADVICE) from error
-    except ToolError as error:
-        # git does not always say why it could not write.
-        if shutil.disk_usage(path.parent).free < _FULL:
-            full = f"cannot write {path}: No space left on device ({error.message})"
-            raise EnvironmentLacks(full, _ADVICE) from error
-        raise
 
 
 def _place(path: Path, is_there: Callable[[], bool], fill: Callable[[Path], None]) -> Checkout:
@@ -106,6 +100,12 @@ def _place(path: Path, is_there: Callable[[], bool], fill: Callable[[Path], None
             shutil.rmtree(old)
         else:
             aside.rename(path)
+    except ToolError as error:
+        # git does not always say why it could not write, and what it wrote is about to go.
+        if shutil.disk_usage(path.parent).free < _FULL:
+            full = f"cannot write {path}: No space left on device ({error.message})"
+            raise EnvironmentLacks(full, _ADVICE) from error
+        raise
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     return Checkout(path, State.REPLACED if exists else State.CREATED)
