@@ -254,13 +254,12 @@ def _hint(code: Code, name: str, target: Target) -> str:
             return f"compare with {where}"
 
 
-def check_dimensions(program: Program, classes: Classes, module: ModuleInfo) -> Iterator[Finding]:
+def check_dimensions(classes: Classes, module: ModuleInfo) -> Iterator[Finding]:
     """Check the tables of dynamic dimensions that class decorators are given.
 
     Such a table is the keyword ``dynamic_arg_dims`` with parameter names of ``forward`` as keys;
     upstream's ``support_torch_compile`` refuses an unknown name when the class is made.
     """
-    del program
     for cls in module.classes.values():
         for decorator in cls.node.decorator_list:
             if isinstance(decorator, ast.Call):

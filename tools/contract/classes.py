@@ -139,6 +139,10 @@ class Classes:
         """Return the classes of the tree in resolution order."""
         return tuple(base for base in self.program.ancestors(cls) if isinstance(base, ClassInfo))
 
+    def foreign_bases(self, cls: ClassInfo) -> tuple[External, ...]:
+        """Return the bases that other distributions provide."""
+        return tuple(b for b in self.program.ancestors(cls) if isinstance(b, External))
+
     def externals(self, cls: ClassInfo) -> frozenset[str]:
         """Return the dotted names of the bases that other distributions provide."""
         return frozenset(
@@ -310,7 +314,7 @@ def _assignments(cls: ClassInfo, function: FunctionInfo) -> Iterator[Assignment]
         elif isinstance(node, ast.Starred):
             yield from target(node.value, None)
 
-    for node in ast.walk(function.node):
+    for node, _ in function.nodes:
         match node:
             case ast.Assign():
                 for part in node.targets:

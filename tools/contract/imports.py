@@ -84,7 +84,7 @@ def _moved(program: Program, name: str) -> str:
     for path in sorted(program.files):
         if not path.endswith(".py"):
             continue
-        source = program.tree.read(path) or b""
+        source = program.source(path)
         if not any(needle in source for needle in needles):
             continue
         info = program.module_at(path)

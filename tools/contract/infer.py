@@ -95,6 +95,8 @@ class Interpreter:
         match node:
             case ast.Name():
                 return self._name(node.id, frame)
+            case ast.Attribute(attr="hf_config") if frame.me is not None:
+                return frozenset({HfConfig(frame.me.cls)})
             case ast.Attribute():
                 return self._each(self.evaluate(node.value, frame), node.attr)
             case ast.Call():
@@ -146,11 +148,7 @@ class Interpreter:
         args = node.args
         unknown = {arg.arg for arg in (*args.posonlyargs, *args.args, *args.kwonlyargs)}
         if not isinstance(node, ast.Lambda):
-            unknown |= {
-                part.id
-                for part in ast.walk(node)
-                if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
-            }
+            unknown |= set(bindings(node.body))
         known = dict.fromkeys(unknown, UNKNOWN)
         return Frame(frame.module, frame.function, frame.me, known, frame, frame.depth)
 
@@ -439,13 +437,13 @@ class Interpreter:
             case ClassValue():
                 return frozenset({Instance(callee.cls)})
             case Bound():
-                args = self._arguments(callee.info, callee.filled, node, frame)
+                args = self.bind(callee.info, callee.filled, node, frame)
                 return self.returned(callee.info, callee.receiver, args, frame.depth + 1)
             case Instance():
                 member = self.classes.member(callee.cls, self.called_as(callee.cls))
                 if member is None or member.function is None:
                     return UNKNOWN
-                args = self._arguments(member.function, True, node, frame)
+                args = self.bind(member.function, True, node, frame)
                 return self.returned(member.function, callee, args, frame.depth + 1)
             case Closure():
                 inner = Frame(
@@ -490,7 +488,7 @@ class Interpreter:
             return "__call__"
         return "forward" if self.classes.is_module(cls) else "__call__"
 
-    def _arguments(
+    def bind(
         self, info: FunctionInfo, filled: bool, node: ast.Call, frame: Frame
     ) -> dict[str, Values]:
         """Return what a call binds to parameters, as far as it tells something."""
@@ -522,7 +520,7 @@ class Interpreter:
             values = self.annotations.read(annotation, frame)
             if any(isinstance(v, Instance | Row | Container) for v in values):
                 return values
-        if depth > 5 or any(isinstance(d, ast.Yield) for d in ast.walk(info.node)):
+        if depth > 5 or any(isinstance(node, ast.Yield) for node, _ in info.nodes):
             return UNKNOWN
         for name, local in self._table(info.node).items():
             if name in args and local:

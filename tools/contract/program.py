@@ -2,13 +2,16 @@
 
 import ast
 import re
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice, takewhile
 
 from tools.contract.source import (
     ClassInfo,
     Definition,
     FunctionInfo,
+    Guard,
     ImportName,
     ModuleInfo,
     dotted,
@@ -48,6 +51,8 @@ class Dynamic:
 
 Symbol = ClassInfo | FunctionInfo | VariableRef | ModuleRef | External | Dynamic
 
+# A star import from outside the own package.
+_FAR_STAR = re.compile(rb"^\s*from\s+(?:\.\.|\w)[\w.]*\s+import\s+\*", re.MULTILINE)
 # Names that every module has.
 _MODULE_NAMES = frozenset(
     ("__name__", "__file__", "__doc__", "__path__", "__package__", "__spec__", "__dict__")
@@ -66,6 +71,7 @@ class Program:
         self.tree = tree
         self.roots = roots
         self.broken: dict[str, tuple[int, str]] = {}
+        self._sources: dict[str, bytes] = {}
         self._modules: dict[str, ModuleInfo | None] = {}
         self._resolving: set[tuple[str, str]] = set()
         self._resolved: dict[tuple[str, str], Symbol | None] = {}
@@ -104,13 +110,17 @@ class Program:
         """Return the module that a path holds."""
         return self.module(module_name(path))
 
+    def source(self, path: str) -> bytes:
+        """Return a file's bytes, kept for further text searches."""
+        if path not in self._sources:
+            self._sources[path] = self.tree.read(path) or b""
+        return self._sources[path]
+
     def _load(self, name: str) -> ModuleInfo | None:
         base = name.replace(".", "/")
         for path in (f"{base}.py", f"{base}/__init__.py"):
             if path in self.files:
-                source = self.tree.read(path)
-                if source is None:
-                    continue
+                source = self.source(path)
                 try:
                     return parse_module(name, path, source)
                 except (SyntaxError, ValueError) as error:
@@ -149,7 +159,17 @@ class Program:
         parts = module.split(".")
         if any(".".join(parts[:depth]) in self.built for depth in range(2, len(parts) + 1)):
             return True
-        return any(f"{base}{suffix}" in self.files for suffix in (".so", ".abi3.so", ".pyd"))
+        return module in self._native
+
+    @cached_property
+    def _native(self) -> frozenset[str]:
+        """Compiled modules that are in the tree, as in a wheel."""
+        return frozenset(
+            f"{folder}/{name.partition('.')[0]}".lstrip("/").replace("/", ".")
+            for path in self.files
+            if path.endswith((".so", ".pyd"))
+            for folder, _, name in (path.rpartition("/"),)
+        )
 
     def resolve(self, module: str, name: str) -> Symbol | None:
         """Return what ``from module import name`` gives, None where it fails."""
@@ -226,7 +246,9 @@ class Program:
             if not isinstance(star, ImportName):
                 continue
             if not self.is_internal(star.module):
-                external = True
+                external = external or star.guard is not Guard.TYPE_CHECKING
+                continue
+            if not self._may_offer(star.module, name):
                 continue
             exported = self.exported(star.module)
             if exported is not None and name not in exported:
@@ -237,6 +259,32 @@ class Program:
             if found is not None:
                 return found
         return Dynamic() if external else None
+
+    def _may_offer(self, module: str, name: str) -> bool:
+        """Say, by a text search, whether a module can define a name or star-import it.
+
+        It spares parsing some hundred packages that one package star-imports.
+        """
+        base = module.replace(".", "/")
+        files = [f"{base}.py"] if f"{base}.py" in self.files else self.below(f"{base}/")
+        return any(
+            name.encode() in (source := self.source(path)) or _FAR_STAR.search(source) is not None
+            for path in files
+        )
+
+    def below(self, prefix: str) -> list[str]:
+        """Return the Python files under a directory."""
+        order = self._ordered
+        start = bisect_left(order, prefix)
+        return [
+            path
+            for path in takewhile(lambda path: path.startswith(prefix), islice(order, start, None))
+            if path.endswith(".py")
+        ]
+
+    @cached_property
+    def _ordered(self) -> list[str]:
+        return sorted(self.files)
 
     def exported(self, module: str) -> frozenset[str] | None:
         """Return ``__all__`` where it is a plain list, None where there is none or it is made."""
@@ -265,7 +313,9 @@ class Program:
                 for node in ast.walk(statement)
                 if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
             )
-            return Dynamic() if replaced else None
+            # A package that swaps itself for a lazy one lists its names for type checkers.
+            listed = any(i.guard is Guard.TYPE_CHECKING and not i.inner for i in info.imports)
+            return Dynamic() if replaced and not listed else None
         tables = [
             value
             for node in ast.walk(getter.node)
