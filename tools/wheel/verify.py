@@ -6,6 +6,7 @@ wheel that its RECORD contradicts shows too.
 
 import json
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -25,24 +26,18 @@ from tools.wheel.metadata import parse_name
 from tools.wheel.publish import disk_errors
 from tools.wheel.record import is_signature, parse_record
 
-COMPILED_SUFFIX = ".so"
-# Run by the engine's own Python: each compiled module is loaded by its file, after torch, whose
-# libraries it links to. Loading by file needs no import of the package around it, which would
-# start half the engine.
-IMPORT_CODE = """
-import ctypes, json, pathlib, sys
-import torch
-import importlib.metadata as metadata
-failures = {}
-files = metadata.distribution(sys.argv[1]).files or []
-for file in files:
-    if file.name.endswith(".so"):
-        try:
-            ctypes.CDLL(str(file.locate()), ctypes.RTLD_GLOBAL)
-        except OSError as error:
-            failures[str(file)] = str(error)
-loaded = sum(file.name.endswith(".so") for file in files)
-print(json.dumps({"torch": torch.__version__, "loaded": loaded, "failures": failures}))
+# Run by the engine's own Python.
+LIST_CODE = """
+import importlib.metadata, json, sys, torch
+files = importlib.metadata.distribution(sys.argv[1]).files or []
+modules = [str(file.locate()) for file in files if file.name.endswith(".so")]
+print(json.dumps({"torch": torch.__version__, "modules": modules}))
+"""
+# A module is loaded by its file, after torch, whose libraries it links to: importing it by name
+# would import the package around it, which starts half the engine.
+LOAD_CODE = """
+import ctypes, sys, torch
+ctypes.CDLL(sys.argv[1])
 """
 
 
@@ -132,8 +127,7 @@ def verify_install(wheel: Path) -> Check:
         if done.returncode != 0:
             if "No space left" in done.stderr:
                 raise EnvironmentLacks(f"no space is left for a test install in {scratch}")
-            lines = done.stderr.strip().splitlines() or ["no message"]
-            raise CheckFailed(f"uv cannot install {wheel.name}: {lines[-1].strip()}")
+            raise CheckFailed(f"uv cannot install {wheel.name}: {_last_line(done.stderr).strip()}")
         with open_archive(wheel) as archive:
             missing = [
                 member.name
@@ -156,16 +150,44 @@ def verify_imports(python: Path, distribution: str) -> Check:
 
     Raises:
         CheckFailed: A module does not load, or the environment has no torch.
+        EnvironmentLacks: There is no such interpreter.
     """
-    command = [str(python), "-c", IMPORT_CODE, distribution]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        lines = done.stderr.strip().splitlines() or ["no message"]
-        raise CheckFailed(f"compiled modules of {distribution} cannot be tried: {lines[-1]}")
-    answer = json.loads(done.stdout.strip().splitlines()[-1])
-    for path, reason in answer["failures"].items():
-        raise CheckFailed(f"{path} does not load with torch {answer['torch']}: {reason}")
-    return Check("import", f"{answer['loaded']} compiled modules load, torch {answer['torch']}")
+    if not python.is_file():
+        raise EnvironmentLacks(f"there is no Python at {python} to load compiled modules with")
+    listed = _python(python, LIST_CODE, distribution)
+    if listed.returncode != 0:
+        raise CheckFailed(
+            f"compiled modules of {distribution} cannot be tried: {_last_line(listed.stderr)}"
+        )
+    answer = json.loads(listed.stdout.strip().splitlines()[-1])
+    torch, modules = answer["torch"], answer["modules"]
+    # One process each: the CPU wheels hold variants of one module, for several processors, which
+    # define the same operators; and one for another processor ends the process that loads it.
+    foreign = []
+    for module in modules:
+        loaded = _python(python, LOAD_CODE, module)
+        if loaded.returncode == -signal.SIGILL:
+            foreign.append(Path(module).name)
+        elif loaded.returncode != 0:
+            raise CheckFailed(
+                f"{Path(module).name} does not load with torch {torch}: {_last_line(loaded.stderr)}"
+            )
+    if len(foreign) == len(modules):
+        raise CheckFailed(f"no compiled module of {distribution} runs on this processor")
+    detail = f"{len(modules) - len(foreign)} compiled modules load with torch {torch}"
+    if foreign:
+        detail += f"; for other processors: {', '.join(foreign)}"
+    return Check("import", detail)
+
+
+def _python(python: Path, code: str, argument: str) -> "subprocess.CompletedProcess[str]":
+    command = [str(python), "-c", code, argument]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def _last_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[-1] if lines else "no message"
 
 
 def _findings(wheel: Path) -> frozenset[tuple[str, tuple[str, ...]]]:

