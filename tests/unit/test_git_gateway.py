@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import tools
 from tools import git as gateway
 from tools.errors import BadInput, EnvironmentLacks, ToolError
 from tools.git import (
@@ -23,6 +24,7 @@ from tools.git import (
     GitTree,
     Person,
     guarded_directory,
+    import_files,
     remove_abandoned,
 )
 
@@ -173,8 +175,12 @@ def test_network_commands_find_the_users_settings_and_others_do_not(
 
 def test_import_files_equals_what_objects_make(store: Git) -> None:
     files = {b"a b/\xc3\xa9": b"1\r\n", b'q"\\': b"", b"run": b"#!/bin/sh"}
-    made = store.import_files(
-        "refs/upstream/x", [(p, p == b"run", c) for p, c in files.items()], AUTHOR, b"subject\n"
+    made = import_files(
+        store,
+        "refs/upstream/x",
+        [(p, p == b"run", c) for p, c in files.items()],
+        AUTHOR,
+        b"subject\n",
     )
     tree = store.edit_tree(
         store.write_tree({}),
@@ -237,7 +243,7 @@ def test_only_abandoned_directories_are_removed(tmp_path: Path) -> None:
         [sys.executable, "-c", code, str(parent)],
         stdout=subprocess.PIPE,
         text=True,
-        cwd=Path(gateway.__file__).parent.parent,
+        cwd=Path(tools.__file__).parent.parent,
     ) as process:
         assert process.stdout is not None
         name = process.stdout.readline().strip()

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Self
 
 from tools.errors import BadInput, ToolError
-from tools.git import QUARANTINE, Git, Person, remove_abandoned
+from tools.git import QUARANTINE, Git, Person, import_files, remove_abandoned
 from tools.settings import Settings
 from tools.upstream import downloads
 from tools.upstream.archive import Snapshot
@@ -175,7 +175,8 @@ class Store:
         trailers = "".join(f"Upstream-{key}: {value}\n" for key, value in sorted(facts.items()))
         author = Person(*_AUTHOR, when=snapshot.newest)
         with self.locked():
-            return self.git.import_files(
+            return import_files(
+                self.git,
                 f"{UPSTREAM_REFS}{name}",
                 ((f.path.encode(), f.executable, f.content) for f in snapshot.files),
                 author,
