@@ -24,6 +24,8 @@ _PARAMETERS = {
     "dictionary_splat_pattern",
 }
 
+_WORD = re.compile(rb"\w+")
+_OTHER_START = 0.1
 _NAME = re.compile(rb"[^\W\d]\w*")
 
 Key = tuple[str, bytes]
@@ -81,10 +83,16 @@ def hint(node: Node) -> Key | None:
 
 
 def similarity(a: Node, b: Node) -> float:
-    """Return the share of tokens, by number, that two nodes have in common."""
-    mine, theirs = Counter(a.code.split(b" ")), Counter(b.code.split(b" "))
-    total = sum(mine.values()) + sum(theirs.values())
-    return 2 * sum((mine & theirs).values()) / total
+    """Return the share of words, by number, that two nodes have in common.
+
+    Nodes that start differently need more in common: `go(1)` is not `stop(1)`.
+    """
+    mine, theirs = (_WORD.findall(node.code) for node in (a, b))
+    total = len(mine) + len(theirs)
+    if not total:
+        return 1.0
+    share = 2 * (Counter(mine) & Counter(theirs)).total() / total
+    return share if mine[:1] == theirs[:1] else share - _OTHER_START
 
 
 def telling(node: Node) -> bool:

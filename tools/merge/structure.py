@@ -349,7 +349,8 @@ class _Sequence:
             inner = align(members, body.children, moves=False)
             exact = [x for x, y in inner.pairs.items() if members[x].same(body.children[y])]
             # Half of the block must be the base's, unchanged: else it is another block.
-            if 2 * len(exact) >= len(body.children) and any(telling(members[x]) for x in exact):
+            moved = len(exact) == len(lost) or any(telling(members[x]) for x in exact)
+            if exact and moved and 2 * len(exact) >= len(body.children):
                 for x, y in inner.pairs.items():
                     if inner.sure(x):
                         self._nested.setdefault(lost[x], body.children[y])
