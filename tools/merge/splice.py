@@ -265,7 +265,7 @@ def delete_member(node: Node) -> Splice:
     members = node.parent.children if node.parent else []
     if node.parent is not None and node.parent.kind == "tuple" and len(members) <= 2:
         raise CannotPlace("a tuple with one member left needs another form")
-    if after is not None and not source.starts_line(after.start):
+    if after is not None and after.role is not Role.COMMENT:
         return Splice(node.start, after.start, b"")
     if before is not None and before.role is not Role.COMMENT and not before.tail:
         return Splice(before.end, node.end, b"")

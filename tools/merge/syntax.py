@@ -6,8 +6,6 @@ members have an identity of their own (statements of a body, entries of a list, 
 most of a file is never looked at.
 """
 
-import re
-from bisect import bisect_right
 from collections.abc import Iterator
 from enum import Enum, auto
 from functools import cached_property
@@ -16,6 +14,7 @@ import tree_sitter_python
 from tree_sitter import Language, Parser, Tree
 from tree_sitter import Node as Raw
 
+from tools.merge.text import Text, parse_near
 from tools.merge.tokens import squeezed, tokens
 
 _PARSER = Parser(Language(tree_sitter_python.language()))
@@ -61,7 +60,7 @@ class Role(Enum):
     COMMENT = auto()
 
 
-class Source:
+class Source(Text):
     """One parsed file.
 
     Args:
@@ -70,11 +69,12 @@ class Source:
     """
 
     def __init__(self, data: bytes, near: "Source | None" = None) -> None:
-        self.data = data
+        super().__init__(data)
         # Held here: nodes read from the tree for as long as the source lives.
-        self.tree = _PARSER.parse(data) if near is None else _reparse(data, near)
+        self.tree: Tree = (
+            _PARSER.parse(data) if near is None else parse_near(_PARSER, data, near.data, near.tree)
+        )
         self.parses = not self.tree.root_node.has_error
-        self.newline = b"\r\n" if b"\r\n" in data[: data.find(b"\n") + 1] else b"\n"
 
     @cached_property
     def root(self) -> "Node":
@@ -83,34 +83,6 @@ class Source:
         node = Node(self, Role.BODY, "module", raw, None)
         node.start, node.end = 0, len(self.data)
         return node
-
-    def line_start(self, at: int) -> int:
-        """Return where the line that holds byte ``at`` starts."""
-        return self.data.rfind(b"\n", 0, at) + 1
-
-    def line_end(self, at: int) -> int:
-        """Return where the line that holds byte ``at`` ends, its line feed included."""
-        end = self.data.find(b"\n", at)
-        return len(self.data) if end < 0 else end + 1
-
-    def indent(self, at: int) -> bytes:
-        """Return the blanks that the line of byte ``at`` starts with."""
-        start = self.line_start(at)
-        line = self.data[start : self.line_end(at)]
-        return line[: len(line) - len(line.lstrip(b" \t\f"))]
-
-    def starts_line(self, at: int) -> bool:
-        """Return whether only blanks precede byte ``at`` on its line."""
-        return not self.data[self.line_start(at) : at].strip(b" \t\f")
-
-    @cached_property
-    def lines(self) -> list[int]:
-        """Where each line starts."""
-        return [0, *(found.end() for found in re.finditer(rb"\n", self.data))]
-
-    def line_number(self, at: int) -> int:
-        """Return the 1-based line of byte ``at``."""
-        return bisect_right(self.lines, at)
 
 
 class _Kept:
@@ -142,39 +114,6 @@ def parse(data: bytes, near: bytes | None = None) -> Source:
         near: A file that differs in few places.
     """
     return _KEPT.get(data, near)
-
-
-def _reparse(data: bytes, near: Source) -> Tree:
-    """Parse with the help of another file's tree: one changed span between two equal ends."""
-    old = near.data
-    head = _common_start(old, data)
-    tail = _common_start(old[head:][::-1], data[head:][::-1])
-    tree = near.tree.copy()
-    old_end, new_end = len(old) - tail, len(data) - tail
-    tree.edit(
-        start_byte=head,
-        old_end_byte=old_end,
-        new_end_byte=new_end,
-        start_point=_point(old, head),
-        old_end_point=_point(old, old_end),
-        new_end_point=_point(data, new_end),
-    )
-    return _PARSER.parse(data, tree)
-
-
-def _common_start(a: bytes, b: bytes) -> int:
-    low, high = 0, min(len(a), len(b))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if a[low:middle] == b[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
-def _point(data: bytes, at: int) -> tuple[int, int]:
-    return data.count(b"\n", 0, at), at - data.rfind(b"\n", 0, at) - 1
 
 
 class Node:

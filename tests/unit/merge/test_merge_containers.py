@@ -113,12 +113,16 @@ def refused(base: str, patched: str, target: str) -> str:
             id="parts-of-a-call",
         ),
         pytest.param(
+            "f('a',\n  b, c)\n", "f(b, c)\n", "f('a',\n  b, d)\n", "f(b, d)\n",
+            id="delete-the-first-argument-of-a-wrapped-call",
+        ),
+        pytest.param(
             "x = [1, 2, 3]\n", "x = [1, 3]\n", "x = [0, 1, 2, 3]\n", "x = [0, 1, 3]\n",
             id="delete-an-entry",
         ),
         pytest.param(
-            "x = [\n    1,\n    2,\n    3,\n]\n", "x = [\n    1,\n    3,\n]\n", "x = [1, 2, 3, 4]\n",
-            "x = [1, 3, 4]\n", id="delete-an-entry-in-another-layout",
+            "x = [\n    1,\n    2,\n    3,\n]\n", "x = [\n    1,\n    3,\n]\n",
+            "x = [1, 2, 3, 4]\n", "x = [1, 3, 4]\n", id="delete-an-entry-in-another-layout",
         ),
         pytest.param(
             "class A:\n    def f(self):\n        return 1\n\n    def g(self):\n        return 2\n",
@@ -151,7 +155,8 @@ def test_container(base: str, patched: str, target: str, want: str) -> None:
 
 def test_inserted_code_takes_the_indentation_of_the_target_but_strings_keep_theirs() -> None:
     base = "def f():\n    first(1, 2, 3)\n    last(1, 2, 3)\n"
-    new = '    if new:\n        text = """\n    kept\n"""\n        call(\n            text,\n        )\n'
+    new = '    if new:\n        text = """\n    kept\n"""\n        call(\n'
+    new += "            text,\n        )\n"
     patched = base.replace("    last", new + "    last")
     target = base.replace("def f():\n", "def f():\n    with lock:\n").replace(
         "    first", " " * 8 + "first"
