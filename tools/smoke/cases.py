@@ -136,6 +136,13 @@ CASES = (
 )
 
 
-def all_prompts(cases: tuple[Case, ...] = CASES) -> tuple[Prompt, ...]:
+_RULES = "".join(f"The {word} frame is not the first; {_STORY}" for word in ["two", "three", "one"])
+# Longer than several cache blocks, for prefix caching and for prefill in chunks.
+LONG = Case("long", (Prompt("long", _user(_RULES + "Which of them is large? " + _RULES)),))
+# What the golden file answers.
+GOLDEN_CASES = (*CASES, LONG)
+
+
+def all_prompts(cases: tuple[Case, ...] = GOLDEN_CASES) -> tuple[Prompt, ...]:
     """Return the prompts of all cases."""
     return tuple(prompt for case in cases for prompt in case.prompts)

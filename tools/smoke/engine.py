@@ -90,6 +90,17 @@ def engine_arguments(checkpoint: str, device: str, **extra: Any) -> dict[str, An
     return arguments | extra
 
 
+def variables(place: Environment) -> dict[str, str]:
+    """Return the variables of an engine: what it compiles goes away with its environment."""
+    kept = place.root / "caches"
+    directories = {
+        "VLLM_CACHE_ROOT": kept / "vllm",
+        "TORCHINDUCTOR_CACHE_DIR": kept / "inductor",
+        "TRITON_CACHE_DIR": kept / "triton",
+    }
+    return {**VARIABLES, **{name: str(path) for name, path in directories.items()}}
+
+
 def run_engine(
     place: Environment,
     arguments: Mapping[str, Any],
@@ -112,7 +123,7 @@ def run_engine(
     log = ""
     while waiting:
         job = {"engine": dict(arguments), "steps": waiting}
-        outcome = run_job(place.python, CHILD, job, env=VARIABLES, timeout=timeout)
+        outcome = run_job(place.python, CHILD, job, env=variables(place), timeout=timeout)
         result = outcome.result or {"versions": versions, "start": {}, "steps": {}}
         versions, log = result["versions"], outcome.log
         done |= {name: _step(answer) for name, answer in result["steps"].items()}

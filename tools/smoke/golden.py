@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tools.errors import BadInput, CheckFailed
-from tools.smoke.cases import CASES, Case, all_prompts
+from tools.smoke.cases import GOLDEN_CASES, Case, all_prompts
 from tools.smoke.checkpoint import Shape, Variant, checkpoint_files, digest, write_checkpoint
 from tools.smoke.jobs import run_job
 from tools.smoke.numeric import Numbers
@@ -69,7 +69,7 @@ def generate(
     python: Path,
     cache: Path,
     *,
-    cases: tuple[Case, ...] = CASES,
+    cases: tuple[Case, ...] = GOLDEN_CASES,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Golden:
     """Ask transformers for every prompt in both config shapes.

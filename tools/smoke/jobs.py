@@ -86,8 +86,9 @@ def run_job(
 
 
 def _environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """Return the caller's variables without those that point Python at other packages."""
-    kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
+    """Return the caller's variables without those that lead Python or vLLM astray."""
+    astray = ("PYTHON", "VLLM_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(astray)}
     return {**kept, **extra}
 
 

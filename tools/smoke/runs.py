@@ -12,7 +12,7 @@ from typing import Any
 from packaging.version import Version
 
 from tools.smoke import numeric, tokenizer
-from tools.smoke.cases import CASES, Case, Prompt, all_prompts
+from tools.smoke.cases import CASES, LONG, Case, Prompt, all_prompts
 from tools.smoke.checkpoint import Shape, Variant, Weights, next_token
 from tools.smoke.engine import StepResult
 from tools.smoke.golden import Answer, Golden
@@ -23,6 +23,7 @@ CPU_SPECULATES_FROM = Version("0.20.0")
 DRAFTS = "vllm:spec_decode_num_drafts"
 DRAFTED = "vllm:spec_decode_num_draft_tokens"
 ACCEPTED = "vllm:spec_decode_num_accepted_tokens"
+CACHE_HITS = "vllm:prefix_cache_hits"
 # Of the drafter's hidden states against plain torch, relative, in float32.
 DRAFTER_TOLERANCE = 1e-4
 
@@ -128,6 +129,13 @@ def golden_tokens_drafted(variant: Variant, step: StepResult, golden: Golden) ->
     )
 
 
+def golden_tokens_cached(variant: Variant, step: StepResult, golden: Golden) -> Finding:
+    """Find fault with other tokens, and with a repeated prompt that no cached block served."""
+    hits = step.counters.get(CACHE_HITS, 0)
+    problem = difference(step, golden.answers[variant.shape])
+    return Finding(problem or ("" if hits > 0 else "no cache hit"), f"{hits:.0f} tokens from cache")
+
+
 def noticed(variant: Variant, step: StepResult, golden: Golden) -> Finding:
     """Find fault with a mutant whose tokens all are golden: nothing would notice the mistake."""
     wrong = difference(step, golden.answers[variant.shape])
@@ -218,7 +226,7 @@ def measures(judge: Judge) -> Probe:
     return Probe("numbers", step, judge)
 
 
-ALL = Case("all", all_prompts())
+ALL = Case("all", all_prompts(CASES))
 ACCEPTANCE = Case(
     "acceptance",
     (Prompt("first", "[|user|]\nWhich is the first"), Prompt("second", "There are two")),
@@ -226,20 +234,31 @@ ACCEPTANCE = Case(
     new_tokens=25,
 )
 SPECULATIVE = {"speculative_config": {"method": "mtp", "num_speculative_tokens": 3}}
+REPEATED = (
+    asks(LONG, golden_tokens),
+    asks(LONG, golden_tokens_cached, name="long again"),
+)
 GENERATIONS = tuple(asks(case, golden_tokens) for case in CASES)
 RUNS = (
     Run(
         "published",
         Variant(Shape.PUBLISHED),
-        (*GENERATIONS, measures(numbers_close), drafts_alone("drafter", close_to_reference)),
+        (
+            *GENERATIONS,
+            *REPEATED,
+            measures(numbers_close),
+            drafts_alone("drafter", close_to_reference),
+        ),
+        extra={"enable_prefix_caching": True},
     ),
     Run("saved", Variant(Shape.SAVED), GENERATIONS),
     Run("extra layer type", Variant(Shape.PUBLISHED, extra_layer_type=True), GENERATIONS),
     Run(
         "mtp",
-        Variant(Shape.PUBLISHED),
-        tuple(asks(case, golden_tokens_drafted) for case in CASES),
-        extra=SPECULATIVE,
+        # The saved shape has vocabulary and hidden sizes in its text part alone.
+        Variant(Shape.SAVED),
+        (*(asks(case, golden_tokens_drafted) for case in CASES), *REPEATED),
+        extra={**SPECULATIVE, "enable_prefix_caching": True},
         speculates=True,
     ),
     Run(
@@ -277,6 +296,26 @@ MODE_RUNS = (
         Variant(Shape.PUBLISHED),
         GENERATIONS,
         extra={"enable_chunked_prefill": True, "max_num_batched_tokens": 64},
+    ),
+    Run(
+        "mtp default number",
+        Variant(Shape.PUBLISHED),
+        tuple(asks(case, golden_tokens_drafted) for case in CASES),
+        # Without a number of tokens, the config's count of MTP layers decides: one.
+        extra={"speculative_config": {"method": "mtp"}},
+        speculates=True,
+    ),
+    Run(
+        "tensor parallel 2",
+        Variant(Shape.PUBLISHED),
+        GENERATIONS,
+        extra={"tensor_parallel_size": 2},
+    ),
+    Run(
+        "encoder data parallel 2",
+        Variant(Shape.PUBLISHED),
+        GENERATIONS,
+        extra={"tensor_parallel_size": 2, "mm_encoder_tp_mode": "data"},
     ),
     Run("compiled", Variant(Shape.PUBLISHED), GENERATIONS, extra={"enforce_eager": False}),
 )
