@@ -158,8 +158,8 @@ def check_name(name: str) -> str | None:
         return "is not a relative POSIX path"
     if any(part in ("", ".", "..") for part in parts):
         return "has an empty, '.' or '..' part"
-    if any(ord(char) < 32 or ord(char) == 127 for char in name):
-        return "has a control character"
+    if not name.isprintable():
+        return "has a character that cannot be printed"
     return None
 
 
