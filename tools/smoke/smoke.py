@@ -9,11 +9,12 @@ from tools.smoke import golden as golden_file
 from tools.smoke import numeric
 from tools.smoke.checkpoint import write_checkpoint
 from tools.smoke.engine import EngineRun, engine_arguments, run_engine
-from tools.smoke.environment import Environment, engine_plan, environment
+from tools.smoke.environment import Environment, engine_plan, environment, release_of
 from tools.smoke.golden import Golden
+from tools.smoke.model import smoke_model
 from tools.smoke.reference import NUMBERS_FILE, TOKENS_FILE
 from tools.smoke.results import Check, SmokeReport, Verdict
-from tools.smoke.runs import RUNS, Run
+from tools.smoke.runs import CPU_SPECULATES_FROM, RUNS, Run
 from tools.upstream.index import Index
 
 Progress = Callable[[str], None]
@@ -27,6 +28,7 @@ def smoke(
     root: Path,
     cache: Path,
     transformers: str = "release",
+    model: str = "",
     runs: Sequence[Run] = RUNS,
     progress: Progress = lambda _: None,
 ) -> SmokeReport:
@@ -39,6 +41,7 @@ def smoke(
         root: The repository's root, where the golden file lies.
         cache: The cache directory.
         transformers: See :func:`tools.smoke.environment.engine_plan`.
+        model: A directory or a hub id: ask that model instead of the tiny one.
         runs: What to run.
         progress: Told, in one line, what is being done.
 
@@ -53,18 +56,23 @@ def smoke(
     golden = load_golden(root)
     index = Index.configured(cache, progress)
     plan = engine_plan(release, device=device, wheel=wheel, transformers=transformers, index=index)
+    version = release_of(release, wheel)
     checks: list[Check] = []
     versions: Mapping[str, str] = {}
     with environment(plan, cache, progress) as place:
-        for run in runs:
-            reason = run.unable(release, device)
+        if model:
+            able = device != "cpu" or version >= CPU_SPECULATES_FROM
+            versions, found = smoke_model(place, model, device, speculates=able, progress=progress)
+            checks += found
+        for run in () if model else runs:
+            reason = run.unable(version, device)
             if reason:
                 checks += [Check(run.name, p.name, Verdict.SKIPPED, reason) for p in run.probes]
                 continue
             progress(f"{plan.label}: {run.name}")
-            found = execute(run, place, device, cache)
-            versions = found.versions or versions
-            checks += [run.check(p, found.steps[p.name], golden) for p in run.probes]
+            done = execute(run, place, device, cache)
+            versions = done.versions or versions
+            checks += [run.check(p, done.steps[p.name], golden) for p in run.probes]
     return SmokeReport(
         release=release,
         device=device,

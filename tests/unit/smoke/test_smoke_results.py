@@ -1,6 +1,7 @@
 import json
 
 import pytest
+from packaging.version import Version
 
 from tools.smoke import runs
 from tools.smoke.checkpoint import Shape, Variant, next_token
@@ -76,10 +77,10 @@ def test_a_step_that_raised_fails_with_its_line() -> None:
 
 def test_old_cpu_runners_skip_speculation_and_cuda_does_not() -> None:
     mtp = next(run for run in runs.RUNS if run.name == "mtp")
-    assert "refuses speculative" in mtp.unable("v0.19.1", "cpu")
-    assert mtp.unable("v0.20.0", "cpu") == ""
-    assert mtp.unable("v0.19.1", "cuda") == ""
-    assert runs.RUNS[0].unable("v0.13.0", "cpu") == ""
+    assert "refuses speculative" in mtp.unable(Version("0.19.1"), "cpu")
+    assert mtp.unable(Version("0.20.0"), "cpu") == ""
+    assert mtp.unable(Version("0.19.1"), "cuda") == ""
+    assert runs.RUNS[0].unable(Version("0.13.0"), "cpu") == ""
 
 
 def report(*verdicts: Verdict) -> SmokeReport:

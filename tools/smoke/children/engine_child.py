@@ -132,11 +132,25 @@ def versions() -> dict[str, str]:
     return found
 
 
+def memory_lacking(needed: int) -> str:
+    """Return "" when the CUDA device has so much free memory, else how much it has."""
+    if not needed:
+        return ""
+    free, _ = importlib.import_module("torch").cuda.mem_get_info()
+    gib = float(1 << 30)
+    return "" if free >= needed else f"needs {needed / gib:.1f} GiB, {free / gib:.1f} GiB are free"
+
+
 def main(job_file: str) -> int:
     """Start the engine and run the steps; return the exit status."""
     job = json.loads(Path(job_file).read_text(encoding="utf-8"))
     target = Path(job["result"])
     result: dict[str, Any] = {"versions": versions(), "start": {}, "steps": {}}
+    lacking = memory_lacking(job.get("needed_bytes", 0))
+    if lacking:
+        result["start"] = {"skipped": lacking}
+        child.write_result(result, target)
+        return START_FAILED
     began = time.monotonic()
     try:
         llm = importlib.import_module("vllm").LLM(**job["engine"])
