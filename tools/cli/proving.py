@@ -1,4 +1,4 @@
-"""Commands that prove a wheel: smoke."""
+"""Commands that prove a carried tree or its wheel: contract, smoke, reference."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,19 +14,72 @@ from tools.cli.common import (
     SourceOption,
     each,
     note,
+    print_lines,
     results,
 )
+from tools.contract import ContractReport, to_sarif
 from tools.errors import CheckFailed
+from tools.maintain.contracts import check_contract
 from tools.maintain.ship import build_wheel, built_wheel
-from tools.report import smoke_table
+from tools.report import contract_table, smoke_table
+from tools.smoke.reference import write_reference
 from tools.smoke.results import SmokeReport
 from tools.smoke.smoke import smoke
 from tools.wheel.build import resolve_device
 
+StockOption = Annotated[bool, typer.Option("--stock", help="Upstream without our changes.")]
+
 
 def register(app: typer.Typer) -> None:
     """Add this module's commands to ``app``."""
+    app.command()(contract)
     app.command(name="smoke")(smoke_command)
+    app.command()(reference)
+
+
+def contract(
+    refs: Refs = None,
+    source: SourceOption = "auto",
+    stock: StockOption = False,
+    package: Annotated[
+        list[str] | None,
+        typer.Option("--package", metavar="GLOB", help="Check these modules, not the overlay's."),
+    ] = None,
+    baseline: Annotated[
+        str, typer.Option("--from", metavar="REF", help="Also compare with this release.")
+    ] = "",
+    since: Annotated[
+        str, typer.Option("--since", metavar="REF", help="Date findings, from this release on.")
+    ] = "",
+    sarif: Annotated[bool, typer.Option("--sarif", help="Print SARIF for code hosts.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Check what the overlay and the patches assume about each REF, without running anything."""
+    project = Project(source)
+    reports: list[tuple[str, ContractReport]] = []
+
+    def one(ref: str) -> dict[str, Any]:
+        report = check_contract(
+            project.contract_request(ref, stock, package, baseline, since),
+            project.settings.cache,
+            note,
+        )
+        reports.append((ref, report))
+        if sarif:
+            print_lines([to_sarif(report, ref)])
+        elif not as_json:
+            results.print(contract_table(ref, report))
+        return {"ref": ref, **report.to_dict()}
+
+    each(project.refs(refs), one, as_json=as_json)
+    broken = [(ref, report.errors) for ref, report in reports if report.errors]
+    if broken:
+        ref, errors = broken[0]
+        raise CheckFailed(
+            f"{sum(len(found) for _, found in broken)} contract errors, at {ref} first: "
+            f"{errors[0].code.code} {errors[0].path}:{errors[0].line} {errors[0].message}",
+            errors[0].hint,
+        )
 
 
 def smoke_command(
@@ -34,9 +87,7 @@ def smoke_command(
     source: SourceOption = "auto",
     device: DeviceOption = "auto",
     output: OutputOption = None,
-    stock: Annotated[
-        bool, typer.Option("--stock", help="Upstream's wheel, without our changes.")
-    ] = False,
+    stock: StockOption = False,
     transformers: Annotated[
         str,
         typer.Option(
@@ -81,3 +132,10 @@ def smoke_command(
             "; ".join(report.summary for report in failed),
             "the table above says with what; stock wheels are expected to fail" if stock else "",
         )
+
+
+def reference() -> None:
+    """Write the golden files anew with transformers."""
+    project = Project()
+    files = write_reference(project.settings.root, project.settings.cache, note)
+    print_lines(str(file) for file in files)

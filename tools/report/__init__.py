@@ -1,6 +1,7 @@
 """One outcome model, rendered for a terminal, for machines, as Markdown and as a page."""
 
 from tools.report.console import carry_table, tags_table
+from tools.report.contracts import contract_table, doctor_table
 from tools.report.data import carried_data, tags_data
 from tools.report.matrix import matrix_data, matrix_page, matrix_table
 from tools.report.wheels import (
@@ -16,6 +17,8 @@ __all__ = [
     "build_table",
     "carried_data",
     "carry_table",
+    "contract_table",
+    "doctor_table",
     "inspection_data",
     "inspection_table",
     "matrix_data",

@@ -1,0 +1,44 @@
+"""Contract findings and the state of a machine as tables."""
+
+from rich.markup import escape
+from rich.table import Table
+
+from tools.contract import ContractReport, Severity
+from tools.maintain.doctor import Finding as MachineFinding
+
+_STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "dim"}
+
+
+def contract_table(ref: str, report: ContractReport) -> Table:
+    """Return the findings of one tree, and what could not be checked."""
+    modules = len(report.modules)
+    table = Table(title=f"{ref}: {len(report.findings)} findings in {modules} modules")
+    for name in ("code", "severity", "where"):
+        table.add_column(name, no_wrap=name != "where", overflow="fold")
+    table.add_column("what", overflow="fold", ratio=1)
+    table.add_column("since", no_wrap=True)
+    for finding in report.findings:
+        style = _STYLES[finding.severity]
+        table.add_row(
+            finding.code.code,
+            f"[{style}]{finding.severity.value}[/]",
+            escape(f"{finding.path}:{finding.line}"),
+            escape(finding.message),
+            finding.since or "-",
+        )
+    for line in report.unchecked:
+        table.add_row("-", "[yellow]unchecked[/]", "", escape(line), "-")
+    return table
+
+
+def doctor_table(findings: tuple[MachineFinding, ...]) -> Table:
+    """Return what a machine has of what the tools need."""
+    table = Table(show_header=False)
+    table.add_column("what", no_wrap=True)
+    table.add_column("state", no_wrap=True)
+    table.add_column("found", overflow="fold")
+    for finding in findings:
+        state = "[bold red]lacking[/]" if finding.lacking else "[green]ok[/]"
+        advice = f"; {finding.advice}" if finding.lacking else ""
+        table.add_row(finding.name, state, escape(finding.found + advice))
+    return table
