@@ -43,11 +43,13 @@ class Weights(Enum):
     """Which weights the checkpoint holds.
 
     ``RANDOM`` exercises every layer; ``ACCEPTING`` is a model whose decoder layers add nothing and
-    whose head maps each token to a fixed next one, so that a right drafter is always accepted.
+    whose head maps each token to a fixed next one, so that a right drafter is always accepted;
+    ``UNDRAFTED`` lacks the MTP module.
     """
 
     RANDOM = "random"
     ACCEPTING = "accepting"
+    UNDRAFTED = "undrafted"
 
 
 @dataclass(frozen=True)
@@ -164,6 +166,8 @@ def digest(files: Mapping[str, bytes]) -> str:
 def checkpoint_files(variant: Variant) -> Mapping[str, bytes]:
     """Return the checkpoint's files by name."""
     tensors = accepting_tensors() if variant.weights is Weights.ACCEPTING else random_tensors()
+    if variant.weights is Weights.UNDRAFTED:
+        tensors = {name: t for name, t in tensors.items() if not name.startswith("mtp.")}
     documents = {
         "config.json": config(variant),
         "generation_config.json": {

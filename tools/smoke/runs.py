@@ -64,6 +64,7 @@ class Run:
         probes: What it is asked.
         extra: Engine arguments besides the usual ones.
         speculates: True when it needs speculative decoding.
+        refusal: What the error has to say where the engine must refuse to start, else "".
     """
 
     name: str
@@ -71,6 +72,7 @@ class Run:
     probes: tuple[Probe, ...]
     extra: Mapping[str, Any] = field(default_factory=dict)
     speculates: bool = False
+    refusal: str = ""
 
     def unable(self, release: Version, device: str) -> str:
         """Return why this release cannot make the run on this device, or ""."""
@@ -80,7 +82,14 @@ class Run:
 
     def check(self, probe: Probe, step: StepResult, golden: Golden) -> Check:
         """Return the verdict on one probe."""
-        finding = Finding(step.error) if step.error else probe.judge(self.variant, step, golden)
+        if self.refusal:
+            refused = self.refusal in step.error
+            told = step.error or "the engine did not refuse"
+            finding = Finding("" if refused else told, step.error)
+        elif step.error:
+            finding = Finding(step.error)
+        else:
+            finding = probe.judge(self.variant, step, golden)
         verdict = Verdict.FAILED if finding.problem else Verdict.PASSED
         detail = finding.problem or finding.figure
         return Check(self.name, probe.name, verdict, detail, round(step.seconds, 2))
@@ -303,6 +312,14 @@ MODE_RUNS = (
         # Without a number of tokens, the config's count of MTP layers decides: one.
         extra={"speculative_config": {"method": "mtp"}},
         speculates=True,
+    ),
+    Run(
+        "mtp weights missing",
+        Variant(Shape.PUBLISHED, Weights.UNDRAFTED),
+        (asks(CASES[0], golden_tokens),),
+        extra=SPECULATIVE,
+        speculates=True,
+        refusal="mtp.",
     ),
     Run(
         "tensor parallel 2",

@@ -158,3 +158,11 @@ def test_accepting_weights_are_not_the_random_ones() -> None:
         accepting["model.safetensors"]
         != checkpoint.checkpoint_files(PUBLISHED)["model.safetensors"]
     )
+
+
+def test_undrafted_weights_lack_the_mtp_module_alone() -> None:
+    files = checkpoint.checkpoint_files(Variant(weights=Weights.UNDRAFTED))
+    lacking = set(header(checkpoint.checkpoint_files(PUBLISHED)["model.safetensors"])) - set(
+        header(files["model.safetensors"])
+    )
+    assert lacking == {name for name in checkpoint.random_tensors() if name.startswith("mtp.")}

@@ -75,6 +75,20 @@ def test_a_step_that_raised_fails_with_its_line() -> None:
     assert (check.verdict, check.detail) == (Verdict.FAILED, "TypeError: x")
 
 
+@pytest.mark.parametrize(
+    ("error", "verdict"),
+    [
+        ("ValueError: no 'mtp.*' tensors", Verdict.PASSED),
+        ("KeyError: x", Verdict.FAILED),
+        ("", Verdict.FAILED),
+    ],
+)
+def test_a_refusal_has_to_say_why(error: str, verdict: Verdict) -> None:
+    run = next(run for run in runs.MODE_RUNS if run.refusal)
+    check = run.check(run.probes[0], StepResult(error=error), GOLDEN)
+    assert (check.verdict, bool(check.detail)) == (verdict, True)
+
+
 def test_old_cpu_runners_skip_speculation_and_cuda_does_not() -> None:
     mtp = next(run for run in runs.RUNS if run.name == "mtp")
     assert "refuses speculative" in mtp.unable(Version("0.19.1"), "cpu")
