@@ -93,6 +93,9 @@ def _on_worker(worker: Any, llm: Any, step: Any) -> dict[str, Any]:
     sliding = [n for n in attention_names(target, layers) if window_of(layers[n]) is not None]
     owner = sliding[0]
     layers[borrower].kv_cache = empty_like(layers[owner].kv_cache)
+    for name, value in vars(layers[owner]).items():
+        # What the engine sets on its own layers after loading, such as the kernels to use.
+        vars(layers[borrower]).setdefault(name, value)
     seen: list[tuple[Any, Any, Any]] = []
 
     def draft(_module: Any, _args: Any, kwargs: Any, output: Any) -> None:
