@@ -2,16 +2,19 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from tools.merge.lines import match_pairs
+from tools.merge.lines import increasing, match_pairs
 from tools.merge.syntax import Node, Role
 from tools.merge.tokens import tokens
 
 # Share of tokens that two nodes of a kind must have in common to be one node that was changed.
 _SIMILAR = 0.5
+# How much more similar than any rival, and how many comparisons are worth it.
+_CLEARLY = 0.05
+_MANY = 2500
 # A statement with fewer bytes says too little to be found again away from its neighbours.
 _TELLING = 20
 
@@ -179,24 +182,30 @@ def _pair_gaps(left: Sequence[Node], right: Sequence[Node], pairs: dict[int, int
 def _pair_gap(
     left: Sequence[Node], right: Sequence[Node], xs: range, ys: range, pairs: dict[int, int]
 ) -> None:
-    by_hint = _unique_matches({i: hint(left[i]) for i in xs}, {j: hint(right[j]) for j in ys})
-    last = ys.start - 1
-    for i in xs:
-        if i in by_hint:
-            candidates = [by_hint[i]] if by_hint[i] > last else []
-        else:
-            taken = set(by_hint.values())
-            stop = min((by_hint[k] for k in by_hint if k > i), default=ys.stop)
-            candidates = [j for j in range(last + 1, stop) if j not in taken]
-        scored = [
-            (1.0 if i in by_hint else similarity(left[i], right[j]), -j)
-            for j in candidates
-            if _comparable(left[i], right[j])
-        ]
-        if scored and max(scored)[0] >= _SIMILAR:
-            last = -max(scored)[1]
-            pairs[i] = last
+    found = _unique_matches({i: hint(left[i]) for i in xs}, {j: hint(right[j]) for j in ys})
+    taken = set(found.values())
+    olds = [i for i in xs if i not in found]
+    news = [j for j in ys if j not in taken]
+    if len(olds) * len(news) <= _MANY:
+        found.update(_most_similar(left, right, olds, news))
+    pairs.update(increasing(sorted(found.items())))
     _pair_replaced(left, right, xs, ys, pairs)
+
+
+def _most_similar(
+    left: Sequence[Node], right: Sequence[Node], olds: list[int], news: list[int]
+) -> Iterator[tuple[int, int]]:
+    """Yield members that are each other's most similar by a clear margin."""
+    scores = {
+        (i, j): similarity(left[i], right[j])
+        for i in olds
+        for j in news
+        if _comparable(left[i], right[j])
+    }
+    for (i, j), score in scores.items():
+        rivals = (s for (x, y), s in scores.items() if (x == i) != (y == j))
+        if score >= _SIMILAR and score > max(rivals, default=0.0) + _CLEARLY:
+            yield i, j
 
 
 def _pair_replaced(
@@ -220,8 +229,10 @@ def _plain_entry(node: Node) -> bool:
 
 
 def _comparable(a: Node, b: Node) -> bool:
-    keys = key(a), key(b)
-    return keys == (None, None) and a.role is b.role and a.kind == b.kind
+    if key(a) or key(b) or a.role is not b.role or a.kind != b.kind:
+        return False
+    # An assignment to another name is another assignment.
+    return a.kind != "assignment" or hint(a) == hint(b)
 
 
 def _unique_matches(left: dict[int, Key | None], right: dict[int, Key | None]) -> dict[int, int]:

@@ -13,7 +13,8 @@ from tools.merge.syntax import Node, Role, Source, parse
 _RENAMED = 0.75
 _MOVED = 0.5
 _MARGIN = 0.15
-# So many methods of a class that is gone, found in another one, make that its new home.
+# So many methods of a class that is gone, found in another one, make that its new home; so many
+# members of a container, found in another one, make that the same under another name.
 _GROUP = 3
 # Share of a container's members that the other one must hold.
 _CONTAINED = 0.75
@@ -92,13 +93,16 @@ class Follower:
     def _definition(self, node: Node) -> Node | None:
         kind = is_class(node)
         mine = _bag(node)
+        # A method that left a class which is still there must be the very same elsewhere.
+        owner = node.parent.parent if node.parent is not None else None
+        stays = owner is not None and owner not in self._lost
         scored: list[tuple[float, bool, Node]] = []
         for other in self._fresh(node):
             if is_class(other) is not kind:
                 continue
             score = _share(mine, _bag(other))
             named = other.name == node.name
-            if score >= (_MOVED if named else _RENAMED):
+            if score >= (_MOVED if named and not stays else _RENAMED):
                 scored.append((score, named, other))
         best = _clear_best(scored)
         if best is None:
@@ -142,8 +146,9 @@ class Follower:
             if other.kind != "assignment" or not theirs or other.name in known:
                 continue
             small, large = sorted((mine, theirs), key=len)
-            score = len(small & large) / len(small)
-            if score >= _CONTAINED:
+            shared = len(small & large)
+            score = shared / len(small)
+            if score >= _CONTAINED and (shared >= _GROUP or small == large):
                 scored.append((score, False, other))
         return scored[0][2] if len(scored) == 1 else None
 

@@ -193,3 +193,41 @@ def test_function_in_another_file_that_the_base_had_already_is_not_taken_for_mov
         PATH, base.encode(), patched.encode(), b"class A:\n    x = 1\n", other, elsewhere_base=other
     )
     assert done.conflicts
+
+
+def test_wrong_place_one_of_two_alike_calls_went_and_the_other_changed() -> None:
+    base = 'def f():\n    add("first", size, 1)\n    add("second", size, 1)\n    done()\n'
+    patched = base.replace('"first", size, 1', '"first", size, 1, strict=True')
+    target = 'def f():\n    add("second", size, 1, 2)\n    done()\n'
+    assert refused(base, patched, target)
+
+
+def test_wrong_place_a_new_class_has_a_method_of_that_name() -> None:
+    steps = "".join(f"        step_{k}(x)\n" for k in range(8))
+    other = steps.replace("step_1", "other_1").replace("step_5", "other_5").replace("6(x)", "6(y)")
+    keep = "    def keep(self):\n        return 1\n"
+    base = f"class A:\n{keep}\n    def run(self, x):\n{steps}"
+    patched = base.replace("step_3(x)", "step_3(x, 9)")
+    target = f"class A:\n{keep}\n\nclass B:\n    def run(self, x):\n{other}"
+    assert "no counterpart" in refused(base, patched, target)
+
+
+def test_wrong_place_a_small_new_tuple_shares_a_member() -> None:
+    base = 'KINDS = ("a", "b", "c")\nrest = 1\n'
+    patched = base.replace('"b"', '"b", "new"')
+    assert "no counterpart" in refused(base, patched, 'DEFAULT = ("a",)\nrest = 1\n')
+
+
+def test_wrong_place_the_same_call_stands_in_two_branches() -> None:
+    base = (
+        "def f(x):\n    if x.left:\n        go(x, 1)\n        end(x)\n"
+        "    if x.right:\n        go(x, 1)\n        end(x)\n"
+    )
+    head, _, tail = base.partition("    if x.right:")
+    patched = head + "    if x.right:" + tail.replace("go(x, 1)", "go(x, 1, fast=True)")
+    target = base.replace("x.left", "x.left and y").replace("end(x)", "end(x, y)")
+    merged, _ = carried(base, patched, target)
+    left, right = merged.split("    if x.right:")
+    assert "fast" not in left
+    assert "go(x, 1, fast=True)" in right
+    assert "no counterpart" in refused(base, patched, head)
