@@ -5,7 +5,7 @@ same patches, overlay and upstream commit give the same commit ids on every mach
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from tools.carry.ladder import Stuck, climb
@@ -76,6 +76,7 @@ class Carrier:
     kept: Resolutions = NO_RESOLUTIONS
     _written: dict[str, Written] = field(default_factory=dict, repr=False)
     _prefixes: dict[tuple[str, str], str] = field(default_factory=dict, repr=False)
+    _bases: dict[str, str] = field(default_factory=dict, repr=False)
 
     def carry(self, upstream: Upstream, *, keep: bool = True) -> Carried:
         """Bring the series and the overlay to ``upstream``.
@@ -89,13 +90,29 @@ class Carrier:
             BadInput: A patch does not fit the base that it names.
         """
         with self.git.quarantined() as git:
-            outcomes, tip = self._patches(git, upstream.commit, upstream.ref.name)
-            laid = self.overlay.choose(GitTree(git, upstream.commit))
-            commit = self._lay(git, tip, laid)
-            carried = Carried(upstream, commit, git.tree_of(commit), outcomes, laid)
-            fresh = {f"{CARRIED_REFS}{upstream.source}/{upstream.ref.name}": commit} if keep else {}
-            self._publish(git, fresh)
+            carried = self._carry(git, upstream)
+            name = f"{CARRIED_REFS}{upstream.source}/{upstream.ref.name}"
+            self._publish(git, {name: carried.commit} if keep else {})
         return carried
+
+    def carry_each(self, upstreams: Iterable[Upstream]) -> Iterator[Carried]:
+        """Bring the series and the overlay to several refs; only the outcomes stay.
+
+        Much faster than one :meth:`carry` a ref: they share one quarantine and what was read.
+
+        Raises:
+            BadInput: A patch does not fit the base that it names.
+        """
+        with self.git.quarantined() as git:
+            for upstream in upstreams:
+                yield self._carry(git, upstream)
+            self._publish(git, {})
+
+    def _carry(self, git: Git, upstream: Upstream) -> Carried:
+        outcomes, tip = self._patches(git, upstream.commit, upstream.ref.name)
+        laid = self.overlay.choose(GitTree(git, upstream.commit))
+        commit = self._lay(git, tip, laid)
+        return Carried(upstream, commit, git.tree_of(commit), outcomes, laid)
 
     def stop(
         self, upstream: Upstream, *, patch: str = "", passing: frozenset[str] = frozenset()
@@ -229,7 +246,9 @@ class Carrier:
 
     def _write(self, git: Git, patch: Patch) -> Written:
         before = self.series.before(patch.name)
-        base = self.base_of(patch.base)
+        if patch.base not in self._bases:
+            self._bases[patch.base] = self.base_of(patch.base)
+        base = self._bases[patch.base]
         parts = [_FORMAT, base, patch.digest, *(earlier.digest for earlier in before.patches)]
         key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
         if key not in self._written:

@@ -9,7 +9,7 @@ decided by a person before: see :mod:`tools.carry.resolutions`. Nothing is ever 
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from tools.carry.outcome import Outcome
 from tools.carry.resolutions import NO_RESOLUTIONS, Resolution, Resolutions
@@ -101,7 +101,12 @@ def survey(git: Git, written: Written, head: str, kept: Resolutions) -> tuple[Tr
     Returns:
         The text merge, and what came of each file.
     """
-    merged = git.merge_trees(synthetic_commit(git, head, written.base), written.patched)
+    tree = _unmerged(git, written, head)
+    merged = (
+        git.merge_trees(synthetic_commit(git, head, written.base), written.patched)
+        if tree is None
+        else TreeMerge(tree, ())
+    )
     findings = Findings()
     if not merged.stages and merged.tree == head:
         return merged, findings
@@ -117,6 +122,34 @@ def survey(git: Git, written: Written, head: str, kept: Resolutions) -> tuple[Tr
     # Last, since a resolution may need other files to be as the merge leaves them.
     findings.stuck = [stuck for stuck in findings.stuck if not job.decided(stuck, findings)]
     return merged, findings
+
+
+def _unmerged(git: Git, written: Written, head: str) -> str | None:
+    """Return what the merge makes where ``head`` has each file of the patch as its base does.
+
+    There the patched files are the answer, and git need not be asked; None anywhere else.
+    """
+    for change in written.changes:
+        parts = change.path.split(b"/")
+        parents = (b"/".join(parts[:end]) for end in range(1, len(parts)))
+        if (
+            git.entry(head, change.path) != change.old
+            or git.children(head, change.path) is not None
+            or any(git.entry(head, parent) for parent in parents)
+        ):
+            return None
+    return git.edit_tree(head, {change.path: change.new for change in written.changes})
+
+
+# Neighbouring releases often have the same file, and carrying onto each proves the same merge.
+_prove = lru_cache(maxsize=256)(prove)
+
+
+@lru_cache(maxsize=64)
+def _merge_file(
+    path: str, base: bytes, patched: bytes, target: bytes, elsewhere: tuple[tuple[str, bytes], ...]
+) -> FileMerge:
+    return merge_file(path, base, patched, target, dict(elsewhere))
 
 
 @dataclass(frozen=True)
@@ -140,7 +173,7 @@ class _Job:
             self._take(result, path, REGULAR, oids, findings)
             return
         target = self.git.read_blob(ours.oid) if ours else b""
-        result = merge_file(
+        result = _merge_file(
             os.fsdecode(path),
             self.git.read_blob(base.oid),
             self.git.read_blob(theirs.oid),
@@ -167,11 +200,11 @@ class _Job:
             findings.edits.append(_whole_file(path, "change" if old else "insert"))
             return
         name = os.fsdecode(path)
-        proof = prove(name, before, after, target, merged)
+        proof = _prove(name, before, after, target, merged)
         if not proof.conflicts:
             findings.edits.extend(self._named(edit, path) for edit in proof.edits)
             return
-        result = merge_file(name, before, after, target, self._elsewhere(path)) if old else proof
+        result = _merge_file(name, before, after, target, self._elsewhere(path)) if old else proof
         oids = _ids(source.old if source else None, (source.new if source else None) or new, old)
         self._take(result, path, new.mode, oids, findings)
 
@@ -220,7 +253,7 @@ class _Job:
             if contents:
                 # What a person wrote has no counterpart in the patch: it is where it landed.
                 old, new = contents
-                findings.edits.extend(prove(os.fsdecode(path), old, new, old, new).edits)
+                findings.edits.extend(_prove(os.fsdecode(path), old, new, old, new).edits)
             else:
                 findings.edits.append(_whole_file(path, "change" if entry else "delete"))
         return True
@@ -267,9 +300,9 @@ class _Job:
         tokens = out.split(b"\0")[:-1]
         return dict(zip(tokens[2::3], tokens[1::3], strict=True))
 
-    def _elsewhere(self, path: bytes) -> Mapping[str, bytes]:
+    def _elsewhere(self, path: bytes) -> tuple[tuple[str, bytes], ...]:
         """Return the Python files beside ``path`` that upstream added since the base."""
-        return dict(self._added_beside(path)) if path.endswith(b".py") else {}
+        return tuple(self._added_beside(path)) if path.endswith(b".py") else ()
 
     def _added_beside(self, path: bytes) -> Iterator[tuple[str, bytes]]:
         directory, slash, _ = path.rpartition(b"/")

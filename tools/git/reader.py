@@ -3,6 +3,9 @@
 import contextlib
 import subprocess
 import weakref
+from collections.abc import Mapping
+from functools import lru_cache
+from types import MappingProxyType
 
 from tools.errors import BadInput, ToolError
 from tools.git.model import Entry
@@ -62,8 +65,9 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
         process.communicate()
 
 
-def parse_tree(content: bytes) -> dict[bytes, Entry]:
-    """Return the entries of a tree object's content by name."""
+@lru_cache(maxsize=4096)
+def parse_tree(content: bytes) -> Mapping[bytes, Entry]:
+    """Return the entries of a tree object's content by name, in git's order."""
     entries = {}
     position = 0
     while position < len(content):
@@ -73,4 +77,4 @@ def parse_tree(content: bytes) -> dict[bytes, Entry]:
         oid = content[end + 1 : end + 21].hex()
         entries[name] = Entry(name, content[position:space].decode().zfill(6), oid)
         position = end + 21
-    return entries
+    return MappingProxyType(entries)

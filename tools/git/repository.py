@@ -169,10 +169,22 @@ class Git:
         found = listed.get(name) if listed else None
         return replace(found, path=path) if found and found.mode != DIRECTORY else None
 
-    def children(self, tree: str, directory: bytes = b"") -> dict[bytes, Entry] | None:
+    def children(self, tree: str, directory: bytes = b"") -> Mapping[bytes, Entry] | None:
         """Return the entries of one directory by name, or None where there is no directory."""
         found = self._walk(tree, directory)
         return parse_tree(found) if found is not None else None
+
+    def below(self, tree: str, directory: bytes = b"") -> Iterator[Entry]:
+        """Yield the files, links and submodules below a directory, in git's order, as asked for."""
+        listed = self.children(tree, directory) or {}
+        yield from self._below(listed, directory + b"/" if directory else b"")
+
+    def _below(self, listed: Mapping[bytes, Entry], prefix: bytes) -> Iterator[Entry]:
+        for name, entry in listed.items():
+            if entry.mode == DIRECTORY:
+                yield from self._below(self._inside(entry), prefix + name + b"/")
+            else:
+                yield Entry(prefix + name, entry.mode, entry.oid)
 
     def _walk(self, tree: str, directory: bytes) -> bytes | None:
         # Step by step: `rev:path` would need quoting for names with newlines, and this caches well.
@@ -188,21 +200,31 @@ class Git:
 
     def changes(self, old: str, new: str) -> tuple[Change, ...]:
         """Return the paths that differ between two trees or commits, renames not followed."""
-        out = self.run(
-            "diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", old, new, "--"
-        ).stdout
-        tokens = out.split(b"\0")[:-1]
-        found = []
-        for head, path in zip(tokens[::2], tokens[1::2], strict=True):
-            old_mode, new_mode, old_oid, new_oid, _status = head[1:].decode().split(" ")
-            found.append(
-                Change(
-                    path,
-                    None if old_mode == "000000" else Entry(path, old_mode, old_oid),
-                    None if new_mode == "000000" else Entry(path, new_mode, new_oid),
-                )
+        sides = (self.children(old), self.children(new))
+        if None in sides:
+            raise ToolError(f"{self.directory} lacks {old if sides[0] is None else new}")
+        return tuple(sorted(self._changes(sides[0] or {}, sides[1] or {}), key=lambda c: c.path))
+
+    def _changes(
+        self, old: Mapping[bytes, Entry], new: Mapping[bytes, Entry], below: bytes = b""
+    ) -> Iterator[Change]:
+        # In this process: trees that differ in a few files share nearly all of their directories.
+        for name in old.keys() | new.keys():
+            sides = (old.get(name), new.get(name))
+            if sides[0] == sides[1]:
+                continue
+            inner = [self._inside(side) for side in sides]
+            if inner[0] or inner[1]:
+                yield from self._changes(inner[0], inner[1], below + name + b"/")
+            before, after = (
+                replace(side, path=below + name) if side and side.mode != DIRECTORY else None
+                for side in sides
             )
-        return tuple(found)
+            if before or after:
+                yield Change(below + name, before, after)
+
+    def _inside(self, entry: Entry | None) -> Mapping[bytes, Entry]:
+        return (self.children(entry.oid) or {}) if entry and entry.mode == DIRECTORY else {}
 
     # Writing ------------------------------------------------------------------------------------
 
@@ -255,7 +277,8 @@ class Git:
         """
         return self._edit(self.children(tree) or {}, edits) or self.write_tree({})
 
-    def _edit(self, entries: dict[bytes, Entry], edits: Mapping[bytes, Entry | None]) -> str | None:
+    def _edit(self, held: Mapping[bytes, Entry], edits: Mapping[bytes, Entry | None]) -> str | None:
+        entries = dict(held)
         below: dict[bytes, dict[bytes, Entry | None]] = {}
         for path, edit in edits.items():
             name, slash, rest = path.partition(b"/")
@@ -266,12 +289,11 @@ class Git:
             else:
                 entries[name] = edit
         for name, deeper in below.items():
-            held = entries.get(name)
-            inside = held.oid if held and held.mode == DIRECTORY else None
-            made = self._edit((self.children(inside) or {}) if inside else {}, deeper)
+            inside = entries.get(name)
+            made = self._edit(self._inside(inside), deeper)
             if made is not None:
                 entries[name] = Entry(name, DIRECTORY, made)
-            elif inside:
+            elif inside and inside.mode == DIRECTORY:
                 del entries[name]
         return self.write_tree(entries) if entries else None
 

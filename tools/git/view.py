@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 from tools.git.model import EXECUTABLE, REGULAR
 from tools.git.repository import Git
@@ -28,9 +27,7 @@ class GitTree:
 
     def paths(self, prefix: str = "") -> Iterator[str]:
         """See :meth:`tools.tree.Tree.paths`."""
-        return (path for path in self._paths if path.startswith(prefix))
-
-    @cached_property
-    def _paths(self) -> tuple[str, ...]:
-        listed = self.git.listing(self.tree)
-        return tuple(sorted(os.fsdecode(e.path) for e in listed if e.mode in (REGULAR, EXECUTABLE)))
+        # Git's order is that of the paths' bytes. Only the directory part narrows the walk.
+        start = os.fsencode(prefix).rpartition(b"/")[0]
+        files = (e for e in self.git.below(self.tree, start) if e.mode in (REGULAR, EXECUTABLE))
+        return (path for entry in files if (path := os.fsdecode(entry.path)).startswith(prefix))

@@ -11,10 +11,12 @@ Anything else that conflicts fails the matrix, and so does a recorded conflict t
 """
 
 import multiprocessing
+import sys
 import tomllib
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tools.carry import Carried, Carrier, Outcome, PatchOutcome
@@ -22,6 +24,9 @@ from tools.errors import BadInput
 from tools.upstream import Store, Upstream, list_releases, parse_ref
 
 Opener = Callable[[], Carrier]
+# A forked process need not import everything again, which takes longer than many a carry. Only
+# Linux forks safely below the libraries in use.
+_START = "fork" if sys.platform == "linux" else "spawn"
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,7 @@ def run_matrix(
     """Carry the series to every upstream ref.
 
     Args:
-        opener: Opens a carrier; called once in each process, so it must be picklable.
+        opener: Opens a carrier; called once for each run of refs, so it must be picklable.
         upstreams: The refs, already in the store.
         expected: The file of recorded conflicts; it may be absent.
         jobs: Processes to use; 1 stays in this one.
@@ -92,14 +97,15 @@ def run_matrix(
     wanted = tuple(upstreams)
     recorded = read_expected(expected)
     if jobs == 1 or len(wanted) < 2:
-        carrier = opener()
-        carried = tuple(carrier.carry(upstream, keep=False) for upstream in wanted)
+        carried = _carry(opener, wanted)
     else:
         # Each release's neighbours go to the same process: they share blobs and parsed files.
-        context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(jobs, context, _open, (opener,)) as pool:
-            size = -(-len(wanted) // (jobs * 2))
-            carried = tuple(pool.map(_carry, wanted, chunksize=size))
+        size = -(-len(wanted) // (jobs * 2))
+        runs = [wanted[at : at + size] for at in range(0, len(wanted), size)]
+        context = multiprocessing.get_context(_START)
+        with ProcessPoolExecutor(jobs, context) as pool:
+            done = pool.map(partial(_carry, opener), runs)
+            carried = tuple(one for run in done for one in run)
     names = tuple(dict.fromkeys(o.name for one in carried for o in one.outcomes))
     cells = {
         name: tuple(
@@ -113,15 +119,8 @@ def run_matrix(
     return Matrix(carried, names, cells)
 
 
-_carrier: list[Carrier] = []
-
-
-def _open(opener: Opener) -> None:
-    _carrier[:] = [opener()]
-
-
-def _carry(upstream: Upstream) -> Carried:
-    return _carrier[0].carry(upstream, keep=False)
+def _carry(opener: Opener, upstreams: tuple[Upstream, ...]) -> tuple[Carried, ...]:
+    return tuple(opener().carry_each(upstreams))
 
 
 def releases_since(store: Store, oldest: str) -> list[str]:

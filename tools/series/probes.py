@@ -9,16 +9,18 @@ Content decides and never a version table, so that a probe also works on commits
 * ``refers FILE::Class.method -> name``: the definition's source holds that name, attribute,
   keyword or (in quotes) that string; an empty definition, ``FILE:: -> name``, is the whole file.
 
-A probe may be negated with a leading ``not``. A file that is absent defines and holds nothing. A
-file that does not parse as Python is an error, since neither answer would be right.
+A probe may be negated with a leading ``not``. A file that is absent defines and holds nothing, and
+so does one in which the names do not occur. Any other file that does not parse as Python is an
+error, since neither answer would be right.
 """
 
 import ast
+import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from tools.errors import BadInput
 from tools.tree import Tree
@@ -58,9 +60,24 @@ class Probe:
                 True for _ in tree.paths(self.path.rstrip("/") + "/")
             )
         source = tree.read(self.path)
-        if source is None:
+        if source is None or not self._may_hold(source):
             return False
-        module = _parse(source, self.path)
+        asked = (hashlib.sha256(source).digest(), self)
+        if asked not in _answers:
+            if len(_answers) >= _MOST_ANSWERS:
+                _answers.clear()
+            _answers[asked] = self._asks_module(_parse(source, self.path))
+        return _answers[asked]
+
+    def _may_hold(self, source: bytes) -> bool:
+        """Whether every name asked for occurs at all; parsing a file takes far longer.
+
+        A quoted string does not count: it may be written in parts or with escapes.
+        """
+        detail = "" if self.detail.startswith('"') else self.detail
+        return all(word.encode() in source for word in f"{self.name}.{detail}".split("."))
+
+    def _asks_module(self, module: "_Module") -> bool:
         if self.kind is Kind.IMPORTS:
             return self.name in module.imports
         found = module.definitions.get(self.name, ())
@@ -109,25 +126,34 @@ def parse_probe(text: str) -> Probe:
     return Probe(text.strip(), negated, kind, **groups)
 
 
+# Most files are the same in many releases: answers are kept, and few parsed files, since one of
+# these takes a hundred times its size.
+_MOST_ANSWERS = 1 << 16
+_answers: dict[tuple[bytes, Probe], bool] = {}
+
+
 @dataclass(frozen=True)
 class _Module:
     tree: ast.Module
-    definitions: dict[str, tuple[ast.AST, ...]]
-    imports: frozenset[str]
+
+    @cached_property
+    def definitions(self) -> dict[str, tuple[ast.AST, ...]]:
+        found: dict[str, list[ast.AST]] = {}
+        for name, node in _definitions(self.tree, ""):
+            found.setdefault(name, []).append(node)
+        return {name: tuple(nodes) for name, nodes in found.items()}
+
+    @cached_property
+    def imports(self) -> frozenset[str]:
+        return frozenset(_imports(self.tree))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=8)
 def _parse(source: bytes, path: str) -> _Module:
     try:
-        tree = ast.parse(source)
+        return _Module(ast.parse(source))
     except (SyntaxError, ValueError) as error:
         raise BadInput(f"{path} is not valid Python: {error}", "check the upstream ref") from error
-    definitions: dict[str, list[ast.AST]] = {}
-    for name, node in _definitions(tree, ""):
-        definitions.setdefault(name, []).append(node)
-    return _Module(
-        tree, {name: tuple(nodes) for name, nodes in definitions.items()}, frozenset(_imports(tree))
-    )
 
 
 def _definitions(node: ast.AST, prefix: str) -> Iterator[tuple[str, ast.AST]]:

@@ -30,7 +30,7 @@ class Block:
 class Plain:
     pass
 """
-TREE = MappingTree({"vllm/a.py": SOURCE, "vllm/deep/b.txt": b"", "vllm/bad.py": b"def (:\n"})
+TREE = MappingTree({"vllm/a.py": SOURCE, "vllm/deep/b.txt": b"", "vllm/bad.py": b"def x(:\n"})
 
 
 @pytest.mark.parametrize(
@@ -88,3 +88,11 @@ def test_malformed_probe_is_refused_with_a_hint(text: str) -> None:
 def test_unparsable_file_is_an_error_and_not_an_answer() -> None:
     with pytest.raises(BadInput, match=r"vllm/bad\.py is not valid Python"):
         parse_probe("defines vllm/bad.py::x").holds(TREE)
+    # What does not occur in it is not defined there, however it would be read.
+    assert not parse_probe("defines vllm/bad.py::y").holds(TREE)
+
+
+def test_a_string_is_found_in_any_spelling() -> None:
+    tree = MappingTree({"a.py": b'X = ["Exa" "one", "Q\\x77en"]\n'})
+    assert parse_probe('refers a.py:: -> "Exaone"').holds(tree)
+    assert parse_probe('refers a.py:: -> "Qwen"').holds(tree)
