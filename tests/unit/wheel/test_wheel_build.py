@@ -39,6 +39,7 @@ from tools.wheel.provenance import (
 )
 from tools.wheel.publish import PARTIAL
 from tools.wheel.sbom import SBOM
+from tools.wheel.verify import verify_python
 
 A = "vllm/models/a.py"
 NEW = "vllm/models/new.py"
@@ -214,6 +215,16 @@ def test_upstreams_wheel_is_not_one_of_ours(make_wheel):
 def test_bad_document_is_one_clear_line(data, message):
     with pytest.raises(BadInput, match=message):
         parse_provenance(data, "x.whl")
+
+
+def test_changed_modules_are_imported_from_the_wheel_itself(job):
+    result = build(job)
+    check = verify_python(Path(sys.executable), result.wheel)
+    assert check.detail == "2 changed Python modules are imported"
+    changes = {**job.changes, NEW: Change(None, b"import no_such_module_anywhere\n")}
+    result = build(replace(job, changes=changes))
+    with pytest.raises(CheckFailed, match="no_such_module_anywhere"):
+        verify_python(Path(sys.executable), result.wheel)
 
 
 def test_wheel_that_fails_a_check_is_not_published(job, monkeypatch):
