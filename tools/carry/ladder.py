@@ -180,8 +180,8 @@ class _Job:
             target,
             self._elsewhere(path),
         )
-        if not ours and not result.conflicts and os.fsdecode(path) in result.files:
-            # Upstream deleted the file; bringing back what is left of it would be a guess.
+        if not ours and (result.conflicts or os.fsdecode(path) in result.files):
+            # No definition moved as a whole; to bring back what is left of the file were a guess.
             result = FileMerge({}, result.rule, (), (_conflict(path, "upstream deleted the file"),))
         self._take(result, path, (ours or theirs).mode, oids, findings)
 
