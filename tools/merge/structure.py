@@ -131,6 +131,8 @@ class _Merger:
             self.members(b, o, t)
         elif o.squeezed == t.squeezed and o.code == t.code:
             self._land("change", o, t, present=True)
+        elif len({_is_wrapped(side) for side in (b, o, t)}) > 1:
+            self.node(*map(_unwrapped, (b, o, t)))
         elif not b.role is o.role is t.role:
             self._replace(b, o, t)
         elif b.role in (Role.DEFINITION, Role.BRANCH):
@@ -299,6 +301,15 @@ class _Merger:
                     present=False,
                 )
             )
+
+
+def _is_wrapped(node: Node) -> bool:
+    """Return whether the node stands in parentheses of its own, as long expressions do."""
+    return node.kind == "parenthesized_expression" and len(node.children) == 3
+
+
+def _unwrapped(node: Node) -> Node:
+    return node.children[1] if _is_wrapped(node) else node
 
 
 def _interchangeable(b: Node, o: Node, t: Node) -> tuple[Node, Node, Node] | None:

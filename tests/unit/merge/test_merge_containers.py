@@ -104,6 +104,24 @@ def refused(base: str, patched: str, target: str) -> str:
             id="class-body",
         ),
         pytest.param(
+            "match x:\n    case 1:\n        a()\n",
+            "match x:\n    case 1:\n        a()\n    case 2:\n        n()\n",
+            "match x:\n    case 1:\n        a(3)\n    case _:\n        z()\n",
+            "match x:\n    case 1:\n        a(3)\n    case 2:\n        n()\n"
+            "    case _:\n        z()\n",
+            id="match-case",
+        ),
+        pytest.param(
+            "try:\n    a()\nexcept E:\n    b()\n",
+            "try:\n    a()\nexcept N:\n    n()\nexcept E:\n    b()\n",
+            "try:\n    a(1)\nexcept E:\n    b(2)\n",
+            "try:\n    a(1)\nexcept N:\n    n()\nexcept E:\n    b(2)\n", id="except-clause",
+        ),
+        pytest.param(
+            "class A(B):\n    x = 1\n", "class A(B, N):\n    x = 1\n", "class A(B):\n    x = 2\n",
+            "class A(B, N):\n    x = 2\n", id="base-class",
+        ),
+        pytest.param(
             "def f():\n    a()\n    b()\n", "def f():\n    a()\n    b(1)\n",
             "def f():\n    a(2)\n    b()\n", "def f():\n    a(2)\n    b(1)\n",
             id="adjoining-lines",
@@ -111,6 +129,10 @@ def refused(base: str, patched: str, target: str) -> str:
         pytest.param(
             "x = f(a, 1)\n", "x = g(a, 1)\n", "x = f(a, 2)\n", "x = g(a, 2)\n",
             id="parts-of-a-call",
+        ),
+        pytest.param(
+            "x.y = t.c.a\n", "x.y = t.c.b\n", "x.y = (\n    t.c.a\n)\nz = 1\n",
+            "x.y = (\n    t.c.b\n)\nz = 1\n", id="parentheses-around-a-long-line",
         ),
         pytest.param(
             "f('a',\n  b, c)\n", "f(b, c)\n", "f('a',\n  b, d)\n", "f(b, d)\n",
