@@ -174,6 +174,8 @@ def delete_lines(node: Node) -> Splice:
         raise CannotPlace("it shares its line with other code")
     if before is not None:
         return Splice(source.line_end(max(before.start, before.full_end - 1)), end, b"")
+    if after is None and node.parent is not None and node.parent.kind != "module":
+        raise CannotPlace("nothing would be left of its block")
     stop = source.line_start(after.start) if after is not None else end
     return Splice(source.line_start(node.start), stop, b"")
 

@@ -217,6 +217,8 @@ def test_method_renamed_as_a_whole_is_followed_and_said() -> None:
         ),
         ("import os\nx = 1\n", "import os\nx = 1\ndef n():\n    return 1\n",
          "import os\nx = 1\ndef n():\n    return 2\n", "added differently on both sides"),
+        ("def f():\n    a(1, 2)\n    b()\n", "def f():\n    b()\n",
+         "def f():\n    if c:\n        a(1, 2)\n    b()\n", "nothing would be left of its block"),
         ("x = [\n    1,\n]\n", "x = [\n    1,\n    # why\n    2,\n]\n", "x = [1, 3]\n",
          "a comment cannot be written into a list on one line"),
         ("class A:\n    def f(self):\n        return 1\n",
