@@ -189,12 +189,14 @@ def check_tree(path: Path, names: Collection[str]) -> None:
     Raises:
         BadInput: Such a pair exists.
     """
+    directories: set[str] = set()
     for name in names:
         parent = name.removesuffix("/").rpartition("/")[0]
-        while parent:
-            if parent in names:
-                raise BadInput(f"{path.name}: member {parent!r} is a file and a directory")
+        while parent and parent not in directories:
+            directories.add(parent)
             parent = parent.rpartition("/")[0]
+    for clash in sorted(directories.intersection(names)):
+        raise BadInput(f"{path.name}: member {clash!r} is a file and a directory")
 
 
 def _refusal(info: zipfile.ZipInfo) -> str | None:

@@ -95,6 +95,7 @@ class RepackPlan:
         metadata: The new METADATA.
         wheel_file: The new WHEEL.
         date_time: The timestamp of what is new.
+        rows: Upstream's RECORD, by path.
     """
 
     name: WheelName
@@ -105,6 +106,7 @@ class RepackPlan:
     metadata: bytes
     wheel_file: bytes
     date_time: DateTime
+    rows: Mapping[str, Row] = field(repr=False)
 
     @property
     def dist_info(self) -> str:
@@ -170,7 +172,7 @@ def plan_repack(archive: Archive, job: RepackJob, merge: MergeMember | None = No
     expected = f"{upstream.distribution}-{upstream.version}.dist-info"
     if dist_info != expected:
         raise BadInput(f"{archive.path.name} has {dist_info}, not {expected}")
-    _check_record(archive, dist_info)
+    rows = _checked_record(archive, dist_info)
     packages = frozenset(
         name.split("/", 1)[0]
         for name in archive.members
@@ -211,6 +213,7 @@ def plan_repack(archive: Archive, job: RepackJob, merge: MergeMember | None = No
         metadata=metadata,
         wheel_file=wheel_file,
         date_time=latest if job.epoch is None else _date_time(job.epoch),
+        rows=rows,
     )
 
 
@@ -245,7 +248,6 @@ def _write_members(
     archive: Archive, plan: RepackPlan, extra: Mapping[str, bytes], writer: ZipWriter
 ) -> None:
     old_info = archive.dist_info()
-    rows_before = parse_record(archive.read(f"{old_info}/RECORD"), archive.path.name)
     old_data = old_info.removesuffix(".dist-info") + ".data"
     new_data = plan.dist_info.removesuffix(".dist-info") + ".data"
     changed = {m.path: m for m in plan.members if is_written(m)}
@@ -284,7 +286,7 @@ def _write_members(
         else:
             writer.copy(archive.stream, member, target)
             if not name.endswith("/"):
-                row = rows_before[name]
+                row = plan.rows[name]
                 rows.append(Row(target, row.digest, row.size))
     taken = {row.path for row in rows}
     for below, data in sorted(extra.items()):
@@ -340,7 +342,7 @@ def _decide_absent(path: str, change: Change, mode: int) -> MemberChange | str:
     return MemberChange(path, Outcome.NOT_PACKAGED, None)
 
 
-def _check_record(archive: Archive, dist_info: str) -> None:
+def _checked_record(archive: Archive, dist_info: str) -> dict[str, Row]:
     rows = parse_record(archive.read(f"{dist_info}/RECORD"), archive.path.name)
     files = {name for name in archive.members if not name.endswith("/") and not is_signature(name)}
     for name in sorted(files ^ set(rows)):
@@ -350,6 +352,7 @@ def _check_record(archive: Archive, dist_info: str) -> None:
         row = rows[name]
         if not row.digest or row.size != str(archive.members[name].info.file_size):
             raise BadInput(f"{archive.path.name}: RECORD has no right hash and size of {name!r}")
+    return rows
 
 
 def _date_time(epoch: int) -> DateTime:
