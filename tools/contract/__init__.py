@@ -5,7 +5,7 @@ and registry entries no longer fit upstream. Nothing of the tree is imported or 
 this directory lists the rules.
 """
 
-from tools.contract.check import check
+from tools.contract.check import check, unused_everywhere
 from tools.contract.dependencies import DependencyIndex, WheelIndex
 from tools.contract.findings import CODES, Code, ContractReport, Finding, Severity, Site
 from tools.contract.sarif import to_sarif
@@ -23,4 +23,5 @@ __all__ = [
     "bisect_since",
     "check",
     "to_sarif",
+    "unused_everywhere",
 ]

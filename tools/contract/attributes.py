@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tools.contract.calls import live_methods
 from tools.contract.classes import OBJECT_MEMBERS, Classes
-from tools.contract.findings import Code, Finding, Site
+from tools.contract.findings import Code, Finding, Severity, Site
 from tools.contract.infer import Interpreter
 from tools.contract.program import Program
 from tools.contract.source import ClassInfo, FunctionInfo
@@ -72,6 +72,7 @@ class AttributeRules:
                 Site(owner.module.path, owner.node.lineno, owner.name),
             ),
             f"look for what replaced `{node.attr}` in {owner.module.path}",
+            Severity.WARNING if id(node) in info.deferred else Severity.ERROR,
         )
 
     def _is_concrete(self, cls: ClassInfo) -> bool:
@@ -133,6 +134,7 @@ class AttributeRules:
                 f"which only {reader_info.qualname} sets, and {cls.name} does not run that",
                 (Site(reader.module.path, line, reader.qualname), here),
                 f"set `self.{name}` in {cls.name}, or call {reader_info.qualname}",
+                subject=f"{cls.name}.{name}",
             )
 
     def _set_from_outside(self, name: str) -> bool:

@@ -156,6 +156,7 @@ class ConstructionRules:
                 Site(cls.module.path, cls.node.lineno, cls.name),
             ),
             f"call {what} as {base.name} does, or set `{name} = False` in {cls.name}",
+            subject=f"{cls.name}.{name}",
         )
 
     def _serving(

@@ -32,7 +32,6 @@ class Code(Enum):
     MISSING_ARGUMENT = ("CT202", Severity.ERROR, "a call leaves out a required argument")
     TOO_MANY_POSITIONALS = ("CT203", Severity.ERROR, "a call passes too many positionals")
     DUPLICATE_ARGUMENT = ("CT204", Severity.ERROR, "a call passes one argument twice")
-    NARROWER_OVERRIDE = ("CT205", Severity.WARNING, "an override takes less than its base does")
     DIMENSION_UNKNOWN = ("CT206", Severity.ERROR, "a dimension table names no parameter")
     DIMENSION_LACKS = ("CT207", Severity.WARNING, "a dimension table lacks a tensor parameter")
     CONSTRUCTOR_DROPS = (
@@ -107,6 +106,7 @@ class Finding:
         severity: The rule's usual severity, unless the case is clearer or weaker than usual.
         since: The first release of the run of releases that has the finding, once bisected.
         diff: Unified diff of the one method concerned, for rules that compare two trees.
+        subject: What the finding is about, where the message has details that vary by release.
     """
 
     code: Code
@@ -118,6 +118,7 @@ class Finding:
     severity: Severity = field(default=None)  # type: ignore[assignment]  # filled below
     since: str | None = None
     diff: str = ""
+    subject: str = ""
 
     def __post_init__(self) -> None:
         if self.severity is None:
@@ -126,7 +127,7 @@ class Finding:
     @property
     def key(self) -> tuple[str, str, str]:
         """Identity that survives line shifts, for comparing the findings of two releases."""
-        return (self.code.code, self.path, self.message)
+        return (self.code.code, self.path, self.subject or self.message)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
@@ -154,12 +155,14 @@ class ContractReport:
         modules: The client files that were checked.
         suppressed: Findings that an ignore comment with a reason covers.
         unchecked: Distributions whose names could not be looked up, with the reason.
+        idle_ignores: The ignore comments that covered nothing, whether findings hold them or not.
     """
 
     findings: tuple[Finding, ...]
     modules: tuple[str, ...]
     suppressed: tuple[Finding, ...] = ()
     unchecked: tuple[str, ...] = ()
+    idle_ignores: tuple[Finding, ...] = ()
 
     @property
     def errors(self) -> tuple[Finding, ...]:

@@ -20,8 +20,10 @@ def to_sarif(report: ContractReport, version: str = "") -> str:
     used = sorted({f.code for f in (*report.findings, *report.suppressed)}, key=lambda c: c.code)
     index = {code: number for number, code in enumerate(used)}
     results = [_result(finding, index) for finding in report.findings]
-    for finding in report.suppressed:
-        results.append(_result(finding, index) | {"suppressions": [{"kind": "inSource"}]})
+    results.extend(
+        _result(finding, index) | {"suppressions": [{"kind": "inSource"}]}
+        for finding in report.suppressed
+    )
     run: dict[str, Any] = {
         "tool": {"driver": {"name": "contract", "rules": [_rule(code) for code in used]}},
         "results": results,

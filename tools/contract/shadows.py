@@ -126,6 +126,16 @@ def _method(
                 Severity.ERROR if overridden or _calls(cls, before.name) else Severity.WARNING,
             )
         return
+    if overridden and after.qualname != before.qualname:
+        yield Finding(
+            Code.USED_GONE,
+            cls.module.path,
+            cls.node.lineno,
+            f"{before.qualname} is gone; {cls.name} now overrides {after.qualname}",
+            (there, here),
+            f"look for what took over from {before.qualname}",
+            Severity.WARNING,
+        )
     there = Site(after.module.path, after.node.lineno, after.qualname)
     how = "overrides" if overridden else "inherits"
     if _head(before) != _head(after):
@@ -361,7 +371,7 @@ def _body(info: FunctionInfo) -> str:
         and isinstance(first.value.value, str)
     ):
         body = body[1:]
-    return "".join(ast.dump(node) for node in body)
+    return "".join(ast.dump(node) for node in body if not isinstance(node, ast.Pass))
 
 
 def _dump(node: ast.expr | None) -> str:

@@ -112,6 +112,15 @@ class FunctionInfo:
         return frozenset(found)
 
     @cached_property
+    def deferred(self) -> frozenset[int]:
+        """Identities of the nodes inside lambdas, which run only where something calls them."""
+        return frozenset(
+            id(node)
+            for node, scopes in self.nodes
+            if any(isinstance(scope, ast.Lambda) for scope in scopes)
+        )
+
+    @cached_property
     def mentioned(self) -> frozenset[str]:
         """Attribute names and strings that the function mentions."""
         found: set[str] = set()
