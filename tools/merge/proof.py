@@ -215,7 +215,11 @@ def misplaced(path: str, written: Delta, landed: Delta, edits: Sequence[Edit]) -
         landed: What the merge changed, by qualified name.
         edits: The edits; those that followed a rename say which name stands for which.
     """
-    renamed = {e.landed.qualname: e.written.qualname for e in edits if e.landed.path == path}
+    renamed = {
+        e.landed.qualname: e.written.qualname
+        for e in edits
+        if e.landed.path == path and not e.present
+    }
     conflicts = []
     for name, counts in landed.items():
         want = written.get(_renamed(name, renamed), Counter())

@@ -235,7 +235,10 @@ class _Merger:
         b_child = here.b.children[i]
         t_child = here.partner(i)
         if t_child is None:
-            if here.replaced(i) or not here.gap_is_clean(i):
+            moved = self.follower.find(b_child) if b_child.role is Role.DEFINITION else None
+            if moved is not None:
+                self._conflict("deleted by the patch, moved in the target", b_child, moved)
+            elif here.replaced(i) or not here.gap_is_clean(i):
                 self._conflict("the target has no counterpart of what it replaces", b_child, here.t)
             else:
                 self._land("delete", b_child, here.t, present=True)

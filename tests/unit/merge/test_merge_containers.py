@@ -202,6 +202,13 @@ def test_method_renamed_as_a_whole_is_followed_and_said() -> None:
     assert (edit.written.qualname, edit.landed.qualname) == ("A.old", "A.renamed")
 
 
+def test_method_deleted_by_the_patch_and_renamed_upstream_is_refused() -> None:
+    body = "".join(f"        step_{k}(x)\n" for k in range(8))
+    base = f"class A:\n    y = 1\n\n    def old(self, x):\n{body}"
+    target = base.replace("def old", "def renamed")
+    assert "moved in the target" in refused(base, "class A:\n    y = 1\n", target)
+
+
 @pytest.mark.parametrize(
     ("base", "patched", "target", "reason"),
     [
