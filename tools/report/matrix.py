@@ -3,6 +3,7 @@
 from typing import Any
 
 from jinja2 import Environment, PackageLoader
+from rich.box import SIMPLE_HEAD
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
@@ -27,14 +28,21 @@ def matrix_table(matrix: Matrix) -> Group:
 
     The releases run downwards, since there are more of them than patches.
     """
-    table = Table(title="patches by releases", caption=_LEGEND, pad_edge=False)
-    table.add_column("ref", no_wrap=True)
+    table = _narrow("patches by releases", caption=_LEGEND)
+    table.add_column("ref", min_width=max(map(len, matrix.refs), default=0))
     for patch in matrix.patches:
-        table.add_column(patch[:4], justify="center", no_wrap=True)
+        # 0001 as 01: twenty patches fit a terminal of 80 columns.
+        table.add_column(patch[2:4], justify="center", min_width=2)
     for column, ref in enumerate(matrix.refs):
         cells = [matrix.cells[patch][column] for patch in matrix.patches]
         table.add_row(ref, *[_glyph(cell) for cell in cells])
     return Group(table, _summary_table(matrix.summaries()), *_failures(matrix))
+
+
+def _narrow(title: str, caption: str | None = None) -> Table:
+    return Table(
+        title=title, caption=caption, box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0)
+    )
 
 
 def _glyph(cell: Cell) -> Text:
@@ -44,11 +52,18 @@ def _glyph(cell: Cell) -> Text:
 
 
 def _summary_table(summaries: tuple[Summary, ...]) -> Table:
-    table = Table(title="where each patch is carried", pad_edge=False)
-    for name in ("patch", "first", "last"):
-        table.add_column(name, no_wrap=True)
-    for name in ("text", "syntax", "upstreamed", "not-needed", "conflict"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = _narrow("where each patch is carried")
+    table.add_column("patch", no_wrap=True)
+    for name in ("first", "last"):
+        table.add_column(name, min_width=8)
+    for outcome in (
+        Outcome.CLEAN,
+        Outcome.STRUCTURAL,
+        Outcome.UPSTREAMED,
+        Outcome.NOT_NEEDED,
+        Outcome.CONFLICT,
+    ):
+        table.add_column(GLYPHS[outcome], justify="right", min_width=2)
     for s in summaries:
         counts = (s.text, s.syntax, s.upstreamed, s.not_needed, s.conflicts)
         table.add_row(s.patch, s.first or "-", s.last or "-", *map(str, counts))

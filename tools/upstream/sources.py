@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from types import MappingProxyType
 from urllib.parse import quote
 
 from packaging.version import Version
@@ -218,7 +217,7 @@ def _archived(store: Store, ref: Ref, commit: str, source: str) -> Upstream:
         store.git.tree_of(commit),
         source,
         facts["Kind"],
-        MappingProxyType({facts["File"]: facts["Sha256"]}),
+        {facts["File"]: facts["Sha256"]},
     )
 
 
@@ -280,8 +279,7 @@ def _name_of(source: str, remote: Remote, ref: Ref) -> str:
 
 
 def _fetched(store: Store, ref: Ref, commit: str, source: str) -> Upstream:
-    digests: Mapping[str, str] = MappingProxyType({})
-    return Upstream(ref, commit, store.git.tree_of(commit), source, "commit", digests)
+    return Upstream(ref, commit, store.git.tree_of(commit), source, "commit", {})
 
 
 # A local path -----------------------------------------------------------------------------------

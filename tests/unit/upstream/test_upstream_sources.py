@@ -1,6 +1,7 @@
 """Sources: a ref from the index, from git over several transports, and from a local path."""
 
 import os
+import pickle
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -80,6 +81,13 @@ def test_a_release_comes_from_the_index_once(
     index.status = 500
     assert obtain(store, "v1.2.3") == first
     assert obtain(store, "v1.2.3", "index") == first
+
+
+def test_what_was_obtained_crosses_processes(store: Store, index: Any, make_sdist: Maker) -> None:
+    """The matrix sends it to worker processes: a read-only view of a mapping cannot be sent."""
+    index.files[SDIST] = make_sdist("1.2.3", {"run.sh": b"x"})
+    found = obtain(store, "v1.2.3")
+    assert pickle.loads(pickle.dumps(found)) == found
 
 
 def test_a_release_with_wheels_only_is_marked(store: Store, index: Any, make_wheel: Maker) -> None:
