@@ -176,6 +176,19 @@ def _inside_scope(info: FunctionInfo, node: ast.Attribute) -> bool:
     return isinstance(root, ast.Name) and root.id in info.inner_names
 
 
+def _is_off(classes: Classes, cls: ClassInfo, flag: str, live: tuple[FunctionInfo, ...]) -> bool:
+    """Say whether all that objects of a class ever store in a flag is False or None."""
+    values = [
+        assignment.value
+        for base in classes.line(cls)
+        for assignment in classes.own_assignments(base).get(flag, ())
+        if assignment.function in live
+    ]
+    return bool(values) and all(
+        isinstance(value, ast.Constant) and not value.value for value in values
+    )
+
+
 def _reachable_reads(
     classes: Classes, cls: ClassInfo, live: tuple[FunctionInfo, ...]
 ) -> dict[str, tuple[FunctionInfo, int]]:
@@ -198,11 +211,16 @@ def _reachable_reads(
         reached.add(name)
         for info in by_name.get(name, ()):
             asked |= _asked(info)
-            for attr, line in info.self_reads.items():
+            for node in info.attribute_reads:
+                attr = node.attr
+                if not isinstance(node.value, ast.Name) or node.value.id != info.self_name:
+                    continue
+                if any(_is_off(classes, cls, flag, live) for flag in info.flags.get(id(node), ())):
+                    continue
                 if attr in by_name:
                     pending.append(attr)
                 elif attr not in OBJECT_MEMBERS and attr not in found:
-                    found[attr] = (info, line)
+                    found[attr] = (info, node.lineno)
     return {
         attr: place
         for attr, place in found.items()

@@ -141,6 +141,28 @@ class FunctionInfo:
         return found
 
     @cached_property
+    def flags(self) -> dict[int, frozenset[str]]:
+        """Attributes of ``self`` that have to be true where a node runs, by node identity."""
+        found: dict[int, frozenset[str]] = {}
+        for node, _ in self.nodes:
+            if not isinstance(node, ast.If):
+                continue
+            tests = node.test.values if isinstance(node.test, ast.BoolOp) else [node.test]
+            if isinstance(node.test, ast.BoolOp) and not isinstance(node.test.op, ast.And):
+                continue
+            names = {
+                test.attr
+                for test in tests
+                if isinstance(test, ast.Attribute)
+                and isinstance(test.value, ast.Name)
+                and test.value.id == self.self_name
+            }
+            for statement in node.body if names else ():
+                for part in ast.walk(statement):
+                    found[id(part)] = found.get(id(part), frozenset()) | names
+        return found
+
+    @cached_property
     def self_name(self) -> str:
         """Name of the first parameter of a method that has one bound, else ""."""
         if self.owner is None or "staticmethod" in self.decorators:

@@ -185,3 +185,29 @@ def test_a_class_that_makes_other_objects_in_new_is_not_judged(check_client: Che
         "    def __new__(cls, config):\n        return Model(config)\n",
     )
     assert codes(check_client(source, BASE)) == []
+
+
+@pytest.mark.parametrize(("value", "expected"), [("False", []), ("True", ["CT211"])])
+def test_what_a_switched_off_flag_guards_is_not_reached(
+    check_client: Check, value: str, expected: list[str]
+):
+    base = {
+        "vllm/base.py": """
+        from torch import nn
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.deep = True
+                self.levels = 3
+
+            def forward(self, x):
+                if self.deep and x:
+                    return self.levels
+                return x
+        """
+    }
+    source = (
+        "from torch import nn\nfrom vllm.base import Model\nclass Mine(Model):\n"
+        f"    def __init__(self):\n        nn.Module.__init__(self)\n        self.deep = {value}\n"
+    )
+    assert codes(check_client(source, base)) == expected
