@@ -90,7 +90,9 @@ class _Merger:
                     and not (s.start == s.end == landing.at and not landing.present)
                 ],
             )
-            line = files[landing.path].count(b"\n", 0, at) + 1 + landing.first_line
+            # A file that an edit was followed to, and that already held it, is not written.
+            data = files.get(landing.path, self.follower.sources[landing.path].data)
+            line = data.count(b"\n", 0, at) + 1 + landing.first_line
         site = Site(landing.path, landing.qualname, line)
         return Edit(landing.kind, landing.written, site, landing.present)
 

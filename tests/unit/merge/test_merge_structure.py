@@ -184,6 +184,23 @@ def test_wrong_place_function_that_moved_to_a_base_class_in_another_file() -> No
     assert edit.landed.line == want[: want.index("'new'")].count("\n") + 1
 
 
+def test_function_that_moved_to_a_file_which_already_holds_the_edit_is_present_there() -> None:
+    """The file that is only read for where the edit lies is not among those that are written."""
+    method = "    def load(self, model):\n        return [\n            'a',\n            'b',\n        ]\n"
+    base = "class Proposer:\n    def other(self):\n        return 1\n\n" + method
+    patched = base.replace("            'b',\n", "            'new',\n            'b',\n")
+    target = base[: base.index("    def load")].replace("Proposer", "Proposer(Base)")
+    moved = "class Base:\n" + patched[patched.index("    def load") :]
+    done = merge_file(
+        PATH, base.encode(), patched.encode(), target.encode(), {"pkg/base.py": moved.encode()}
+    )
+    assert not done.conflicts
+    assert done.files == {PATH: target.encode()}
+    (edit,) = done.edits
+    assert edit.present
+    assert (edit.landed.path, edit.landed.qualname) == ("pkg/base.py", "Base.load")
+
+
 def test_function_in_another_file_that_the_base_had_already_is_not_taken_for_moved() -> None:
     method = "    def load(self, model):\n        config = model.config\n        return config\n"
     base = "class A:\n    x = 1\n" + method
