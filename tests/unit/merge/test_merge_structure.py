@@ -186,7 +186,11 @@ def test_wrong_place_function_that_moved_to_a_base_class_in_another_file() -> No
 
 def test_function_that_moved_to_a_file_which_already_holds_the_edit_is_present_there() -> None:
     """The file that is only read for where the edit lies is not among those that are written."""
-    method = "    def load(self, model):\n        return [\n            'a',\n            'b',\n        ]\n"
+    method = (
+        "    def load(self, model):\n        config = model.config\n"
+        "        if config.kind in [\n            'a',\n            'b',\n        ]:\n"
+        "            config.index = config.token\n        return config\n"
+    )
     base = "class Proposer:\n    def other(self):\n        return 1\n\n" + method
     patched = base.replace("            'b',\n", "            'new',\n            'b',\n")
     target = base[: base.index("    def load")].replace("Proposer", "Proposer(Base)")
