@@ -146,7 +146,7 @@ class Carrier:
                 wanted = step.name == patch if patch else step.name not in passing
                 if outcome.outcome is Outcome.CONFLICT and wanted:
                     found = next(p for p in step.variants if p.file == outcome.file)
-                    written = self._write(git, found)
+                    written = self.written(git, found)
                     break
                 tip = outcome.commit or tip
             else:
@@ -205,7 +205,7 @@ class Carrier:
         return first
 
     def _try(self, git: Git, patch: Patch, tip: str) -> PatchOutcome:
-        return self._outcome(git, patch, self._write(git, patch), tip)
+        return self._outcome(git, patch, self.written(git, patch), tip)
 
     def _outcome(self, git: Git, patch: Patch, written: Written, tip: str) -> PatchOutcome:
         rung = climb(git, written, git.tree_of(tip), self.kept)
@@ -244,7 +244,16 @@ class Carrier:
 
     # The trees that patches were written on -----------------------------------------------------
 
-    def _write(self, git: Git, patch: Patch) -> Written:
+    def written(self, git: Git, patch: Patch) -> Written:
+        """Return a patch of the series as commits, on its base with the earlier patches.
+
+        Args:
+            git: Where the objects go that are not in the store yet.
+            patch: The patch.
+
+        Raises:
+            BadInput: It does not fit the base that it names.
+        """
         before = self.series.before(patch.name)
         if patch.base not in self._bases:
             self._bases[patch.base] = self.base_of(patch.base)
