@@ -39,6 +39,19 @@ class ConfigClass:
     classes: Classes
     where: str
 
+    @property
+    def is_open(self) -> bool:
+        """Say whether the class gets its attributes from where they cannot be read."""
+        foreign = {name.rpartition(".")[2].lower() for name in self.classes.externals(self.cls)}
+        silent = not any(
+            "__init__" in base.methods or base.annotations
+            for base in self.classes.line(self.cls)
+            if base.name.lower() != "pretrainedconfig"
+        )
+        return silent or any(
+            name.endswith("config") and name != "pretrainedconfig" for name in foreign
+        )
+
     def declares(self, name: str) -> bool:
         """Say whether objects of the class have an attribute by declaration."""
         if name in OBJECT_MEMBERS or self.classes.member(self.cls, name) is not None:
@@ -84,12 +97,14 @@ class ConfigRules:
         Raises:
             Unavailable: The config class is transformers' and that cannot be read.
         """
+        model_types = sorted(self.registries.model_types(architecture))
         kinds = [
             kind
-            for model_type in sorted(self.registries.model_types(architecture))
-            if (kind := self._config_class(model_type)) is not None
+            for model_type in model_types
+            if (kind := self._config_class(model_type)) is not None and not kind.is_open
         ]
-        if not kinds:
+        # A config class that cannot be read may declare anything.
+        if not kinds or len(kinds) < len(model_types):
             return
         found: dict[str, Finding] = {}
         for name, finding in self._all_reads(cls, kinds):
