@@ -102,4 +102,5 @@ def execute(run: Run, place: Environment, device: str, cache: Path) -> EngineRun
     """Start the engine of a run and ask its probes."""
     checkpoint = write_checkpoint(run.variant, cache / "checkpoints")
     arguments = engine_arguments(str(checkpoint), device, **run.extra)
-    return run_engine(place, arguments, [probe.step(checkpoint) for probe in run.probes])
+    steps = [probe.step(checkpoint) for probe in run.probes]
+    return run_engine(place, arguments, steps, more=run.variables(device))

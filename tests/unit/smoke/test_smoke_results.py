@@ -79,12 +79,13 @@ def test_a_step_that_raised_fails_with_its_line() -> None:
     ("error", "verdict"),
     [
         ("ValueError: no 'mtp.*' tensors", Verdict.PASSED),
+        ("ValueError: weights were not initialized from checkpoint", Verdict.PASSED),
         ("KeyError: x", Verdict.FAILED),
         ("", Verdict.FAILED),
     ],
 )
 def test_a_refusal_has_to_say_why(error: str, verdict: Verdict) -> None:
-    run = next(run for run in runs.MODE_RUNS if run.refusal)
+    run = next(run for run in runs.MODE_RUNS if run.refusals)
     check = run.check(run.probes[0], StepResult(error=error), GOLDEN)
     assert (check.verdict, bool(check.detail)) == (verdict, True)
 
@@ -95,6 +96,16 @@ def test_old_cpu_runners_skip_speculation_and_cuda_does_not() -> None:
     assert mtp.unable(Version("0.20.0"), "cpu") == ""
     assert mtp.unable(Version("0.19.1"), "cuda") == ""
     assert runs.RUNS[0].unable(Version("0.13.0"), "cpu") == ""
+
+
+def test_two_workers_are_bound_to_their_halves(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = next(run for run in runs.MODE_RUNS if run.name == "tensor parallel 2")
+    monkeypatch.setattr(runs, "usable_cores", lambda: [2, 5, 7])
+    assert run.variables("cpu") == {"VLLM_CPU_OMP_THREADS_BIND": "2|5,7"}
+    assert run.variables("cuda") == {}
+    assert runs.RUNS[0].variables("cpu") == {}
+    monkeypatch.setattr(runs, "usable_cores", lambda: [2])
+    assert "needs 2 cores" in run.unable(Version("0.32.0"), "cpu")
 
 
 def report(*verdicts: Verdict) -> SmokeReport:

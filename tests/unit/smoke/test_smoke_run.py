@@ -25,7 +25,11 @@ class FakeEngine:
         self.starts: list[Mapping[str, Any]] = []
 
     def run(
-        self, _place: Environment, arguments: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]
+        self,
+        _place: Environment,
+        arguments: Mapping[str, Any],
+        steps: Sequence[Mapping[str, Any]],
+        **_settings: object,
     ) -> EngineRun:
         self.starts.append(arguments)
         found = {step["name"]: self.answer(step) for step in steps}
