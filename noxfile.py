@@ -44,7 +44,10 @@ def build(session: nox.Session) -> None:
 def test(session: nox.Session) -> None:
     """Run the unit and integration tests, then the smoke of each REF's wheel."""
     install(session)
-    session.run("python", "-m", "pytest", "-m", "not engine and not gpu")
+    # A file a worker: what a file's tests share is made once.
+    session.run(
+        "python", "-m", "pytest", "-m", "not engine and not gpu", "-n", "auto", "--dist", "loadfile"
+    )
     session.run("python", "-m", "tools", "smoke", *session.posargs)
 
 

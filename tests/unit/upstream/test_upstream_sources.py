@@ -14,7 +14,7 @@ import pytest
 
 from tools.errors import BadInput, Unavailable
 from tools.settings import Settings
-from tools.upstream import Store, Upstream, list_releases, obtain
+from tools.upstream import Store, list_releases, obtain
 from tools.upstream import index as index_module
 from tools.upstream.index import IndexUnreachable
 from tools.upstream.remote import Unreachable
@@ -439,10 +439,3 @@ def test_what_is_no_source_is_refused(store: Store, source: str, monkeypatch: An
     with pytest.raises(BadInput) as caught:
         obtain(store, "v1.2.3", source)
     assert caught.value.message.isprintable()
-
-
-def test_what_is_returned_cannot_be_changed(store: Store, index: Any, make_sdist: Maker) -> None:
-    index.files[SDIST] = make_sdist("1.2.3", {})
-    found: Upstream = obtain(store, "v1.2.3")
-    with pytest.raises(TypeError):
-        found.digests["x"] = "y"  # type: ignore[index]
