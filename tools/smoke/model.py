@@ -11,8 +11,9 @@ from typing import Any
 from tools.smoke.cases import CASES, Case
 from tools.smoke.engine import EngineRun, StepResult, run_engine
 from tools.smoke.environment import Environment
+from tools.smoke.judges import ACCEPTED, DRAFTED
 from tools.smoke.results import Check, Verdict, compare_tokens
-from tools.smoke.runs import ACCEPTED, DRAFTED, SPECULATIVE
+from tools.smoke.runs import SPECULATIVE
 
 NEW_TOKENS = 64
 HEADROOM = 1.15

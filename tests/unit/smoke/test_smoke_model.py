@@ -5,8 +5,8 @@ import pytest
 from tools.smoke import model
 from tools.smoke.engine import Answered, EngineRun, StepResult
 from tools.smoke.environment import Environment
+from tools.smoke.judges import ACCEPTED, DRAFTED
 from tools.smoke.results import Verdict
-from tools.smoke.runs import ACCEPTED, DRAFTED
 
 PLACE = Environment(Path("/nowhere"), "")
 

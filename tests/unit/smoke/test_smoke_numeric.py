@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tools.errors import BadInput, CheckFailed
-from tools.smoke import numeric, runs
+from tools.smoke import judges, numeric
 from tools.smoke.checkpoint import VISION, Variant
 from tools.smoke.engine import StepResult
 from tools.smoke.golden import Golden
@@ -61,15 +61,15 @@ def test_relative_error(
 def test_numbers_beyond_the_tolerance_fail_in_float32_and_are_told_in_bfloat16() -> None:
     for factor, close in ((1.0, True), (1 + 2 * numeric.TOLERANCE, False)):
         step, golden = found(factor)
-        assert (runs.numbers_close(Variant(), step, golden).problem == "") == close
-        reported = runs.numbers_reported(Variant(), step, golden)
+        assert (judges.numbers_close(Variant(), step, golden).problem == "") == close
+        reported = judges.numbers_reported(Variant(), step, golden)
         assert reported.problem == ""
         assert "embeddings" in reported.figure
 
 
 def test_numbers_that_are_none_fail_even_in_bfloat16() -> None:
     step, golden = found(math.nan)
-    assert "inf" in runs.numbers_reported(Variant(), step, golden).problem
+    assert "inf" in judges.numbers_reported(Variant(), step, golden).problem
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"numbers": {"a": {}}}', b"[]"])

@@ -3,7 +3,7 @@ import json
 import pytest
 from packaging.version import Version
 
-from tools.smoke import runs
+from tools.smoke import judges, runs
 from tools.smoke.checkpoint import Shape, Variant, next_token
 from tools.smoke.engine import Answered, StepResult
 from tools.smoke.golden import Answer, Golden
@@ -13,7 +13,7 @@ GOLDEN = Golden("5", "2", {}, {Shape.PUBLISHED: {"text": Answer((1, 2), (7, 8, 9
 
 
 def step(tokens: tuple[int, ...], prompt: tuple[int, ...] = (1, 2), **counts: float) -> StepResult:
-    names = {"drafts": runs.DRAFTS, "drafted": runs.DRAFTED, "accepted": runs.ACCEPTED}
+    names = {"drafts": judges.DRAFTS, "drafted": judges.DRAFTED, "accepted": judges.ACCEPTED}
     counters = {names[short]: count for short, count in counts.items()}
     return StepResult({"text": Answered(prompt, tokens)}, counters)
 
@@ -32,32 +32,32 @@ def test_a_difference_says_where(found: tuple[int, ...], expected: str) -> None:
 
 
 def test_other_prompt_tokens_are_a_fault_of_their_own() -> None:
-    finding = runs.golden_tokens(Variant(), step((7, 8, 9), prompt=(1, 3)), GOLDEN)
+    finding = judges.golden_tokens(Variant(), step((7, 8, 9), prompt=(1, 3)), GOLDEN)
     assert finding.problem == "text: in the prompt, wrong tokens at 1: 3 != 2"
 
 
 def test_right_tokens_without_a_draft_are_a_fault() -> None:
-    assert runs.golden_tokens_drafted(Variant(), step((7, 8, 9), drafts=0), GOLDEN).problem
-    assert not runs.golden_tokens_drafted(Variant(), step((7, 8, 9), drafts=2), GOLDEN).problem
+    assert judges.golden_tokens_drafted(Variant(), step((7, 8, 9), drafts=0), GOLDEN).problem
+    assert not judges.golden_tokens_drafted(Variant(), step((7, 8, 9), drafts=2), GOLDEN).problem
 
 
 @pytest.mark.parametrize(("drafted", "accepted"), [(0, 0), (6, 5), (6, 0)])
 def test_acceptance_below_one_is_a_fault(drafted: int, accepted: int) -> None:
     first = next_token(2)
     right = step((first, next_token(first)), drafted=drafted, accepted=accepted)
-    assert "draft tokens accepted" in runs.all_accepted(Variant(), right, GOLDEN).problem
+    assert "draft tokens accepted" in judges.all_accepted(Variant(), right, GOLDEN).problem
 
 
 def test_full_acceptance_of_other_tokens_is_a_fault() -> None:
     assert (
         "wrong tokens"
-        in runs.all_accepted(Variant(), step((5, 6), drafted=6, accepted=6), GOLDEN).problem
+        in judges.all_accepted(Variant(), step((5, 6), drafted=6, accepted=6), GOLDEN).problem
     )
 
 
 def test_a_mutant_that_nothing_notices_is_a_fault() -> None:
-    assert runs.noticed(Variant(), step((7, 8, 9)), GOLDEN).problem
-    assert not runs.noticed(Variant(), step((7, 8, 1)), GOLDEN).problem
+    assert judges.noticed(Variant(), step((7, 8, 9)), GOLDEN).problem
+    assert not judges.noticed(Variant(), step((7, 8, 1)), GOLDEN).problem
 
 
 @pytest.mark.parametrize(
@@ -65,8 +65,8 @@ def test_a_mutant_that_nothing_notices_is_a_fault() -> None:
 )
 def test_drafter_tolerance(error: float, close: bool, far: bool) -> None:
     found = StepResult(data={"error": error, "positions": 9, "class": "X"})
-    assert (runs.close_to_reference(Variant(), found, GOLDEN).problem == "") == close
-    assert (runs.far_from_reference(Variant(), found, GOLDEN).problem == "") == far
+    assert (judges.close_to_reference(Variant(), found, GOLDEN).problem == "") == close
+    assert (judges.far_from_reference(Variant(), found, GOLDEN).problem == "") == far
 
 
 def test_a_step_that_raised_fails_with_its_line() -> None:

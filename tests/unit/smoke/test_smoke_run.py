@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tools.errors import BadInput
-from tools.smoke import runs
+from tools.smoke import judges, runs
 from tools.smoke import smoke as module
 from tools.smoke.engine import Answered, EngineRun, StepResult
 from tools.smoke.environment import Environment, Plan
@@ -44,7 +44,7 @@ class FakeEngine:
             if prompt["name"] == self.spoil:
                 tokens = (*tokens[:2], tokens[2] + 1, *tokens[3:])
             answers[prompt["name"]] = Answered(golden.prompt_ids, tokens)
-        return StepResult(answers, {runs.DRAFTS: 3, runs.CACHE_HITS: 16}, seconds=0.5)
+        return StepResult(answers, {judges.DRAFTS: 3, judges.CACHE_HITS: 16}, seconds=0.5)
 
 
 @pytest.fixture
