@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tools.contract.classes import Classes
-from tools.contract.findings import Code, Finding, Severity, Site
+from tools.contract.findings import Code, Finding, Site
 from tools.contract.infer import Interpreter
 from tools.contract.program import Program
 from tools.contract.signature import (
@@ -302,5 +302,4 @@ def _table(classes: Classes, cls: ClassInfo, table: ast.Dict) -> Iterator[Findin
                 f"the dimension table of {cls.name} lacks the tensor `{arg.arg}`",
                 (Site(cls.module.path, table.lineno, cls.name), there),
                 f"add `{arg.arg}`, unless its shape never changes",
-                Severity.NOTE if "None" in annotation else Code.DIMENSION_LACKS.severity,
             )

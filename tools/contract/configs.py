@@ -29,6 +29,8 @@ _TABLES = (
 )
 _CONFIG_PACKAGE = "vllm.transformers_utils.configs"
 _DEPTH = 3
+# Names under which composite configs of transformers hold the language model's config.
+_SUB_CONFIGS = ("text_config", "llm_config", "language_config", "thinker_config")
 
 
 @dataclass(frozen=True)
@@ -40,17 +42,12 @@ class ConfigClass:
     where: str
 
     @property
-    def is_open(self) -> bool:
-        """Say whether the class gets its attributes from where they cannot be read."""
-        foreign = {name.rpartition(".")[2].lower() for name in self.classes.externals(self.cls)}
-        silent = not any(
-            "__init__" in base.methods or base.annotations
-            for base in self.classes.line(self.cls)
-            if base.name.lower() != "pretrainedconfig"
-        )
-        return silent or any(
-            name.endswith("config") and name != "pretrainedconfig" for name in foreign
-        )
+    def is_composite(self) -> bool:
+        """Say whether the class holds sub-configs, so that a read can be at the wrong level.
+
+        A flat class is left alone: many declare a part of what checkpoints carry.
+        """
+        return any(self.declares(name) for name in _SUB_CONFIGS)
 
     def declares(self, name: str) -> bool:
         """Say whether objects of the class have an attribute by declaration."""
@@ -101,9 +98,9 @@ class ConfigRules:
         kinds = [
             kind
             for model_type in model_types
-            if (kind := self._config_class(model_type)) is not None and not kind.is_open
+            if (kind := self._config_class(model_type)) is not None and kind.is_composite
         ]
-        # A config class that cannot be read may declare anything.
+        # Where one target's config is flat or cannot be read, a read may be meant for that one.
         if not kinds or len(kinds) < len(model_types):
             return
         found: dict[str, Finding] = {}

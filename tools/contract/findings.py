@@ -33,7 +33,7 @@ class Code(Enum):
     TOO_MANY_POSITIONALS = ("CT203", Severity.ERROR, "a call passes too many positionals")
     DUPLICATE_ARGUMENT = ("CT204", Severity.ERROR, "a call passes one argument twice")
     DIMENSION_UNKNOWN = ("CT206", Severity.ERROR, "a dimension table names no parameter")
-    DIMENSION_LACKS = ("CT207", Severity.WARNING, "a dimension table lacks a tensor parameter")
+    DIMENSION_LACKS = ("CT207", Severity.NOTE, "a dimension table lacks a tensor parameter")
     CONSTRUCTOR_DROPS = (
         "CT208",
         Severity.WARNING,
