@@ -127,7 +127,7 @@ class Exaone4_5_ForConditionalGeneration(Qwen2_5_VLForConditionalGeneration):  #
     """EXAONE 4.5 for text, images and videos."""
 
     # Inherited abilities that rest on Qwen's three-dimensional positions or on Qwen's own language
-    # model; the engine then refuses the setting instead of failing inside the model.
+    # model.
     supports_mrope = False
     supports_multimodal_pruning = False
     supports_eagle3 = False
@@ -137,15 +137,16 @@ class Exaone4_5_ForConditionalGeneration(Qwen2_5_VLForConditionalGeneration):  #
         """Return what stands in a prompt for one item.
 
         Args:
-            modality: "image" or "video".
+            modality: "image" or "video", or one of them with "_embeds".
             i: The number of the item; every item has the same placeholder.
 
         Raises:
             ValueError: The model takes no such modality.
         """
-        if modality not in _PLACEHOLDERS:
+        kind = modality.removesuffix("_embeds")
+        if kind not in _PLACEHOLDERS:
             raise ValueError(f"EXAONE 4.5 takes images and videos, not {modality!r}")
-        return _PLACEHOLDERS[modality]
+        return _PLACEHOLDERS[kind]
 
     def __init__(self, *, vllm_config: VllmConfig, prefix: str = "") -> None:
         # Qwen2.5-VL's own would build Qwen's towers.
@@ -153,6 +154,9 @@ class Exaone4_5_ForConditionalGeneration(Qwen2_5_VLForConditionalGeneration):  #
         model_config = vllm_config.model_config
         config = model_config.hf_config
         mm_config = model_config.multimodal_config
+        if mm_config.is_multimodal_pruning_enabled():
+            # Pruning hands positions along in the embeddings, which only Qwen's kind can take.
+            raise ValueError("EXAONE 4.5 cannot prune videos: leave out the video pruning rate")
 
         self.config = config
         self.model_config = model_config

@@ -85,13 +85,12 @@ def build_vision_transformer(
     """
     model_config = vllm_config.model_config
     mm_config = model_config.multimodal_config
-    # How the transformer learns of data parallelism, of the attention backend and of pixels that
-    # are still to be normalised differs: each release takes some of these.
+    # How the transformer learns of data parallelism and of the attention backend differs: each
+    # release takes some of these, the later ones none.
     offered = {
         "use_data_parallel": lambda: mm_config.mm_encoder_tp_mode == "data",
         "multimodal_config": lambda: mm_config,
         "attn_backend_override": lambda: mm_config.mm_encoder_attn_backend,
-        "input_norm": lambda: qwen2_5_vl.build_mm_input_norm(model_config),
     }
     transformer = qwen2_5_vl.Qwen2_5_VisionTransformer
     wanted = inspect.signature(transformer.__init__).parameters

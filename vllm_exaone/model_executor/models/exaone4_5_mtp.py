@@ -54,7 +54,7 @@ class Exaone4_5_MultiTokenPredictor(nn.Module):  # noqa: N801
 
     def __init__(self, *, vllm_config: VllmConfig, prefix: str = "") -> None:
         super().__init__()
-        config = vllm_config.model_config.hf_config.get_text_config()
+        config = vllm_config.model_config.hf_config.text_config
         quant_config = vllm_config.quant_config
         size = config.hidden_size
 
@@ -126,7 +126,7 @@ class Exaone4_5_MTP(nn.Module, SupportsPP):  # noqa: N801
         # The engine hands over the target's configuration on some releases and the drafter's copy
         # of it on others. In both, sizes stand in the text part.
         hf_config = vllm_config.model_config.hf_config
-        config = hf_config.get_text_config()
+        config = hf_config.text_config
         self.config = config
         self.quant_config = vllm_config.quant_config
         self._media_token_ids = [
