@@ -27,7 +27,7 @@ print(json.dumps({
     "layers": len(text.layer_types),
     "theta": rope.get("rope_theta") or text.rope_theta,
     "factor": rope["factor"],
-    "image": again.image_token_index,
+    "image": again.image_token_id,
     "drafter": again.num_nextn_predict_layers,
     "vocabulary": again.vocab_size,
     "key_heads": again.vision_config.num_key_value_heads,

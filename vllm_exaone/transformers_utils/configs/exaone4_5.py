@@ -158,8 +158,6 @@ class Exaone4_5_Config(_BaseConfig):  # noqa: N801
     """The configuration of a text, image and video model with an optional drafter."""
 
     model_type = "exaone4_5"
-    # The speculative proposers of older releases ask every multimodal target for this name.
-    attribute_map = {"image_token_index": "image_token_id"}  # noqa: RUF012
 
     def __init__(self, **kwargs: Any) -> None:
         text = kwargs.get("text_config")
