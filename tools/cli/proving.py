@@ -24,6 +24,7 @@ from tools.maintain.ship import build_wheel, built_wheel
 from tools.report import contract_table, smoke_table
 from tools.smoke.reference import write_reference
 from tools.smoke.results import SmokeReport
+from tools.smoke.runs import RUN_SETS, run_set
 from tools.smoke.smoke import smoke
 from tools.wheel.build import resolve_device
 
@@ -96,6 +97,17 @@ def smoke_command(
             help="As of the release's time, the newest admitted, or one version.",
         ),
     ] = "release",
+    model: Annotated[
+        str, typer.Option("--model", metavar="PATH_OR_ID", help="Ask this model, not the tiny one.")
+    ] = "",
+    runs: Annotated[
+        str,
+        typer.Option(
+            "--runs",
+            metavar="|".join(RUN_SETS),
+            help="The usual cases, the modes users run, or mistakes that must be noticed.",
+        ),
+    ] = "usual",
     as_json: JsonOption = False,
 ) -> None:
     """Run the model of each REF's wheel on the real engine and compare with transformers."""
@@ -118,6 +130,8 @@ def smoke_command(
             root=project.settings.root,
             cache=project.settings.cache,
             transformers=transformers,
+            model=model,
+            runs=run_set(runs),
             progress=note,
         )
         reports.append(report)

@@ -11,6 +11,7 @@ from typing import Any
 
 from packaging.version import Version
 
+from tools.errors import BadInput
 from tools.smoke import numeric, tokenizer
 from tools.smoke.cases import CASES, LONG, Case, Prompt, all_prompts
 from tools.smoke.checkpoint import Shape, Variant, Weights
@@ -279,3 +280,15 @@ MUTANT_RUNS = (
         (asks(ALL, noticed, name="sliding window off"),),
     ),
 )
+RUN_SETS = {"usual": RUNS, "modes": MODE_RUNS, "mutants": MUTANT_RUNS}
+
+
+def run_set(name: str) -> tuple[Run, ...]:
+    """Return the runs of that name.
+
+    Raises:
+        BadInput: There are none.
+    """
+    if name not in RUN_SETS:
+        raise BadInput(f"{name!r} is no set of runs", f"one of: {', '.join(RUN_SETS)}")
+    return RUN_SETS[name]
