@@ -161,7 +161,7 @@ def index(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Index:
     monkeypatch.setattr(
         Index, "releases", lambda _self: (Release(Version("1.0.0"), True, True, uploaded),)
     )
-    return Index(tmp_path, "https://example.invalid/simple/", quiet)
+    return Index(tmp_path, "https://example.invalid/index/", quiet)
 
 
 @pytest.mark.parametrize(
