@@ -1,11 +1,17 @@
 """Hermetic tests: each has its own HOME, git configuration, cache and dates."""
 
 import os
+import signal
 import subprocess
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+# A host that starts us in the background has SIGINT ignored, and so would have what tests start.
+if threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _CLEARED = ("GIT_", "XDG_", "VLLM_", "HF_", "NOX_", "SOURCE_DATE_EPOCH")
 _SHARED_CACHE = Path(
