@@ -5,9 +5,6 @@ import signal
 import sys
 from types import FrameType
 
-from rich.console import Console
-from rich.markup import escape
-
 from tools.errors import EnvironmentLacks, ToolError
 
 _LACKING = {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS}
@@ -16,15 +13,15 @@ _LACKING = {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS}
 def main() -> int:
     """Run the command line and return the exit code that DESIGN's table in errors.py names."""
     signal.signal(signal.SIGTERM, _terminate)
-    console = Console(stderr=True)
     try:
-        from tools.cli import app  # noqa: PLC0415  (a signal during the imports must end cleanly)
+        # Seconds on a cold machine: an interruption meanwhile must end as cleanly as a later one.
+        from tools.cli import app  # noqa: PLC0415
 
         app(standalone_mode=True)
     except ToolError as error:
-        return _tell(console, error)
+        return _tell(error)
     except KeyboardInterrupt:
-        console.print("interrupted; run the same command again to go on")
+        sys.stderr.write("interrupted; run the same command again to go on\n")
         return 130
     except BrokenPipeError:
         return 141
@@ -32,11 +29,15 @@ def main() -> int:
         if error.errno not in _LACKING:
             raise
         where = f"{error.filename}: " if error.filename else ""
-        return _tell(console, EnvironmentLacks(f"{where}{error.strerror}", "free space or rights"))
+        return _tell(EnvironmentLacks(f"{where}{error.strerror}", "free space or rights"))
     return 0
 
 
-def _tell(console: Console, error: ToolError) -> int:
+def _tell(error: ToolError) -> int:
+    from rich.console import Console  # noqa: PLC0415
+    from rich.markup import escape  # noqa: PLC0415
+
+    console = Console(stderr=True)
     console.print(f"[red]error:[/] {escape(error.message)}", highlight=False, soft_wrap=True)
     if error.hint:
         console.print(f"[yellow]hint:[/] {escape(error.hint)}", highlight=False, soft_wrap=True)
