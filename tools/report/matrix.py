@@ -56,14 +56,8 @@ def _summary_table(summaries: tuple[Summary, ...]) -> Table:
     table.add_column("patch", no_wrap=True)
     for name in ("first", "last"):
         table.add_column(name, min_width=8)
-    for outcome in (
-        Outcome.CLEAN,
-        Outcome.STRUCTURAL,
-        Outcome.UPSTREAMED,
-        Outcome.NOT_NEEDED,
-        Outcome.CONFLICT,
-    ):
-        table.add_column(GLYPHS[outcome], justify="right", min_width=2)
+    for glyph in GLYPHS.values():
+        table.add_column(glyph, justify="right", min_width=2)
     for s in summaries:
         counts = (s.text, s.syntax, s.upstreamed, s.not_needed, s.conflicts)
         table.add_row(s.patch, s.first or "-", s.last or "-", *map(str, counts))
