@@ -26,7 +26,8 @@ from tools.contract.requirements import admitted, distribution_of
 from tools.errors import ToolError, Unavailable
 from tools.tree import Tree
 from tools.upstream import downloads
-from tools.upstream.index import Index, IndexFile
+from tools.upstream.index import Index
+from tools.upstream.page import IndexFile
 
 # Samples between the oldest and the newest admitted version, before halving.
 _BETWEEN = 3

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import requests
 
 from tools.errors import Unavailable
-from tools.upstream.index import IndexFile
+from tools.upstream.page import IndexFile
 
 _BLOCK = 1 << 17
 _TIMEOUT = (15.0, 60.0)

@@ -7,58 +7,26 @@ good, so that everything seen once works without a network.
 
 import contextlib
 import hashlib
-import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
 
-import requests
 from packaging.tags import Tag, cpython_tags, platform_tags, sys_tags
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
-from pypi_simple import NoSuchProjectError, PyPISimple, UnsupportedContentTypeError
 
 from tools.errors import EnvironmentLacks, Unavailable
 from tools.upstream import downloads
+from tools.upstream.page import IndexFile, IndexUnreachable, keep_page, read_page
 from tools.upstream.pip_settings import index_url
 
 PROJECT = "vllm"
 PAGE_SECONDS = 600
-_TIMEOUT = (15.0, 60.0)
-_PAGE_FORMAT = 1
 
 Notify = Callable[[str], None]
-
-
-class IndexUnreachable(Unavailable):
-    """The package index cannot be read, and no page of it is kept."""
-
-
-@dataclass(frozen=True)
-class IndexFile:
-    """One file that the index offers.
-
-    Args:
-        filename: Its name, a single path component.
-        url: Where it lies.
-        sha256: Its digest in hexadecimal, "" where the index gives none.
-        version: The version that the name says.
-        kind: ``sdist`` or ``wheel``.
-        uploaded: When it was uploaded (ISO 8601), "" where the index does not say.
-        size: In bytes, or None.
-    """
-
-    filename: str
-    url: str
-    sha256: str
-    version: str
-    kind: str
-    uploaded: str
-    size: int | None
 
 
 @dataclass(frozen=True)
@@ -106,7 +74,7 @@ class Index:
 
     Args:
         cache: The cache directory; pages and downloads go below it.
-        endpoint: The base URL of the simple API.
+        endpoint: The base URL of the simple API; "" for the client's default.
         notify: Told, in one line, what takes time.
     """
 
@@ -130,60 +98,23 @@ class Index:
         """
         key = hashlib.sha256(self.endpoint.encode()).hexdigest()[:16]
         kept = self.cache / "index" / key / f"{project}.json"
-        held = _read_page(kept)
+        held = read_page(kept)
         if held is not None and 0 <= time.time() - held[0] < PAGE_SECONDS:
             return held[1]
+        # Half a second to import, which a run that finds everything kept does without.
+        from tools.upstream import client  # noqa: PLC0415
+
         try:
-            found = self._ask(project)
+            found = client.page(self.endpoint, project)
         except IndexUnreachable as error:
             if held is None:
                 raise
             self.notify(f"{error.message}; using the page kept {_ago(held[0])}")
             return held[1]
-        page = {"format": _PAGE_FORMAT, "at": time.time(), "files": [asdict(f) for f in found]}
         # A page that cannot be kept (a read-only cache) has still been read.
         with contextlib.suppress(EnvironmentLacks):
-            downloads.write_aside(kept, json.dumps(page).encode())
+            keep_page(kept, found)
         return found
-
-    def _ask(self, project: str) -> tuple[IndexFile, ...]:
-        try:
-            with self._client() as client:
-                page = client.get_project_page(project, timeout=_TIMEOUT)
-        except NoSuchProjectError as error:
-            raise Unavailable(f"the package index has no project {project}") from error
-        except (requests.RequestException, UnsupportedContentTypeError, ValueError) as error:
-            raise IndexUnreachable(
-                f"the package index {_shown(self.endpoint)} cannot be read: {_reason(error)}",
-                "check the network, or the index that pip or uv is configured for",
-            ) from error
-        found = []
-        for package in page.packages:
-            version, kind = package.version, package.package_type
-            if version is None or kind not in ("sdist", "wheel") or not _is_version(version):
-                continue
-            if not downloads.is_plain_name(package.filename):
-                continue
-            uploaded = package.upload_time
-            found.append(
-                IndexFile(
-                    package.filename,
-                    package.url,
-                    package.digests.get("sha256", "").lower(),
-                    version,
-                    kind,
-                    uploaded.astimezone(UTC).isoformat() if uploaded else "",
-                    package.size,
-                )
-            )
-        return tuple(sorted(found, key=lambda f: (Version(f.version), f.filename)))
-
-    def _client(self) -> PyPISimple:
-        session = requests.Session()
-        adapter = requests.adapters.HTTPAdapter(max_retries=2)
-        session.mount("https://", adapter)
-        session.mount("http://", adapter)
-        return PyPISimple(self.endpoint, session=session)
 
     def releases(self) -> tuple[Release, ...]:
         """Return upstream's releases on the index, oldest first.
@@ -282,34 +213,12 @@ class Index:
         path = self.cache / "downloads" / file.sha256 / file.filename
 
         def open_stream(start: int) -> contextlib.AbstractContextManager[downloads.Stream]:
-            return self._stream(file, start)
+            from tools.upstream import client  # noqa: PLC0415
+
+            return client.stream(file, start)
 
         downloads.fetch(path, file.sha256, file.size, open_stream, self.notify)
         return path, file.filename, file.sha256, Version(file.version), _when(file)
-
-    @contextlib.contextmanager
-    def _stream(self, file: IndexFile, start: int) -> Iterator[downloads.Stream]:
-        # Identity: a digest is over the file, and a range over what is sent.
-        headers = {"Accept-Encoding": "identity"}
-        if start:
-            headers["Range"] = f"bytes={start}-"
-        try:
-            with (
-                self._client() as client,
-                client.s.get(file.url, stream=True, timeout=_TIMEOUT, headers=headers) as answer,
-            ):
-                if start and answer.status_code == 416:  # what is there is longer than the file
-                    yield downloads.Stream((), resumed=True)
-                    return
-                answer.raise_for_status()
-                yield downloads.Stream(
-                    answer.iter_content(1 << 18), resumed=start > 0 and answer.status_code == 206
-                )
-        except requests.RequestException as error:
-            raise Unavailable(
-                f"the download of {file.filename} failed: {_reason(error)}",
-                "check the network and run it again: it continues where it stopped",
-            ) from error
 
 
 def tags_for(python: tuple[int, int]) -> tuple[Tag, ...]:
@@ -331,48 +240,11 @@ def _tags_of(file: IndexFile) -> Iterable[Tag]:
         return ()
 
 
-def _is_version(text: str) -> bool:
-    try:
-        Version(text)
-    except InvalidVersion:
-        return False
-    return True
-
-
 def _when(file: IndexFile) -> datetime:
     return (
         datetime.fromisoformat(file.uploaded) if file.uploaded else datetime.fromtimestamp(0, UTC)
     )
 
 
-def _read_page(path: Path) -> tuple[float, tuple[IndexFile, ...]] | None:
-    try:
-        page = json.loads(path.read_bytes())
-        if page["format"] != _PAGE_FORMAT:
-            return None
-        return float(page["at"]), tuple(IndexFile(**file) for file in page["files"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
 def _ago(at: float) -> str:
     return f"{max(0, time.time() - at) / 3600:.1f} hours ago"
-
-
-def _shown(url: str) -> str:
-    """Return a URL without the credentials that it may hold."""
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=""))
-
-
-def _reason(error: Exception) -> str:
-    # The innermost cause says what happened; requests wraps it in text with object addresses.
-    if isinstance(error, requests.HTTPError) and error.response is not None:
-        return f"HTTP status {error.response.status_code}"
-    if isinstance(error, requests.Timeout):
-        return "no answer in time"
-    if isinstance(error, requests.exceptions.SSLError):
-        return "the server's certificate was not accepted"
-    if isinstance(error, requests.ConnectionError):
-        return "no connection"
-    return str(error) or type(error).__name__

@@ -6,16 +6,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import platformdirs
-from pypi_simple import PYPI_SIMPLE_ENDPOINT
 
 from tools.errors import BadInput
 
 
 def index_url(environment: Mapping[str, str]) -> str:
-    """Return the base URL of the simple index to use.
+    """Return the base URL of the simple index to use; "" leaves it to the client's default.
 
-    uv's variables come first, then pip's, then pip's configuration files in pip's order, then the
-    client's default.
+    uv's variables come first, then pip's, then pip's configuration files in pip's order.
 
     Args:
         environment: The process's environment.
@@ -31,7 +29,7 @@ def index_url(environment: Mapping[str, str]) -> str:
                     "set PIP_INDEX_URL or UV_DEFAULT_INDEX to one",
                 )
             return url
-    return PYPI_SIMPLE_ENDPOINT
+    return ""
 
 
 def _configured(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -12,7 +12,8 @@ from tools.errors import BadInput, Unavailable
 from tools.upstream import remote as remotes
 from tools.upstream.archive import Snapshot, read_sdist, read_wheel
 from tools.upstream.downloads import digest
-from tools.upstream.index import Index, IndexUnreachable
+from tools.upstream.index import Index
+from tools.upstream.page import IndexUnreachable
 from tools.upstream.refs import Ref, RefKind, parse_ref, unknown_ref
 from tools.upstream.remote import Remote
 from tools.upstream.store import Store

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from packaging.tags import Tag
 from packaging.version import Version
-from pypi_simple import PYPI_SIMPLE_ENDPOINT
 
 from tools.errors import BadInput, EnvironmentLacks, Unavailable
 from tools.upstream import index as index_module
-from tools.upstream.index import Index, IndexUnreachable, tags_for
+from tools.upstream.index import Index, tags_for
+from tools.upstream.page import IndexUnreachable
 from tools.upstream.pip_settings import index_url
 
 SDIST = "vllm-1.2.3.tar.gz"
@@ -50,9 +50,9 @@ def test_the_users_index_is_used(hermetic: Path) -> None:
     assert index_url({"PIP_INDEX_URL": urls[2], "UV_INDEX_URL": urls[1]}) == urls[1]
     named = {"UV_INDEX_URL": urls[1], "UV_DEFAULT_INDEX": f"mine={urls[0]}"}
     assert index_url(named) == urls[0]
-    assert index_url({"PIP_CONFIG_FILE": "/dev/null"}) == PYPI_SIMPLE_ENDPOINT
+    assert index_url({"PIP_CONFIG_FILE": "/dev/null"}) == ""
     config.write_text("[global\n")
-    assert index_url({}) == PYPI_SIMPLE_ENDPOINT
+    assert index_url({}) == ""
     for bad in ("file:///simple", "--x", "http:/x", "https://a\tb"):
         with pytest.raises(BadInput, match="PIP_INDEX_URL"):
             index_url({"PIP_INDEX_URL": bad})

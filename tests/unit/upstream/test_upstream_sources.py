@@ -16,7 +16,7 @@ from tools.errors import BadInput, Unavailable
 from tools.settings import Settings
 from tools.upstream import Store, list_releases, obtain
 from tools.upstream import index as index_module
-from tools.upstream.index import IndexUnreachable
+from tools.upstream.page import IndexUnreachable
 from tools.upstream.remote import Unreachable
 
 UserGit = Callable[..., str]
