@@ -15,9 +15,9 @@ def main() -> int:
     signal.signal(signal.SIGTERM, _terminate)
     try:
         # Seconds on a cold machine: an interruption meanwhile must end as cleanly as a later one.
-        from tools.cli import app  # noqa: PLC0415
+        from tools.cli import make_app  # noqa: PLC0415
 
-        app(standalone_mode=True)
+        make_app(next(iter(sys.argv[1:]), ""))(standalone_mode=True)
     except ToolError as error:
         return _tell(error)
     except KeyboardInterrupt:

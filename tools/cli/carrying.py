@@ -26,7 +26,9 @@ from tools.cli.common import (
 )
 from tools.errors import CheckFailed
 from tools.maintain import releases_since, run_matrix
-from tools.report import carried_data, carry_table, matrix_data, matrix_page, matrix_table
+from tools.report.console import carry_table
+from tools.report.data import carried_data
+from tools.report.matrix import matrix_data, matrix_page, matrix_table
 
 
 def register(app: typer.Typer) -> None:

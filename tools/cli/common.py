@@ -6,21 +6,17 @@ Results go to stdout; progress and notes go to stderr.
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from packaging.version import Version
 from rich.console import Console
 
 from tools.carry import Carrier, read_resolutions
 from tools.git import GitTree
-from tools.maintain import releases_since
-from tools.maintain.contracts import ContractRequest, client_modules, upstream_trees
-from tools.maintain.ship import WheelRequest
 from tools.overlay import Overlay, read_overlay
 from tools.series import Series, read_series
 from tools.settings import Settings
@@ -112,37 +108,11 @@ class Project:
         """Return where the results for ``ref`` go: ``build/REF``, or below ``--output``."""
         return (output or self.settings.root / "build") / ref.replace("/", "-")
 
-    def wheel_request(
-        self, ref: str, output: Path | None, device: str, build_number: int | None
-    ) -> WheelRequest:
-        """Return the request for the wheel of ``ref``; without a number, pyproject's counts."""
-        directory = self.directory(ref, output) / "dist"
-        return WheelRequest(device, directory, build_number or self.settings.build_number)
-
-    def contract_request(
-        self, ref: str, stock: bool, package: list[str] | None, baseline: str, since: str
-    ) -> ContractRequest:
-        """Return what the contract of ``ref`` is checked with; "" leaves a comparison out."""
-        tree = self.tree(ref, stock)
-        return ContractRequest(
-            ref,
-            tree,
-            tuple(package or client_modules(self.overlay, tree)),
-            self.tree(self.refs([baseline])[0], stock) if baseline else None,
-            self._history(self.refs([since])[0], ref) if since else (),
-        )
-
     def tree(self, ref: str, stock: bool) -> Tree:
         """Return the carried tree of ``ref``, or upstream's own."""
         upstream = self.obtain(ref)
         commit = upstream.commit if stock else self.carrier.carry(upstream).commit
         return GitTree(self.store.git, commit)
-
-    def _history(self, since: str, ref: str) -> Sequence[tuple[str, Callable[[], Tree]]]:
-        end = parse_ref(ref).version
-        tags = releases_since(self.store, since)
-        earlier = [tag for tag in tags if end and Version(tag[1:]) < end]
-        return upstream_trees(self.store.git, map(self.obtain, earlier))
 
     def _base(self, release: str) -> str:
         # A patch's base is always the index's tree: its blobs are what `Base` promises.

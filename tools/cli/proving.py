@@ -1,9 +1,11 @@
 """Commands that prove a carried tree or its wheel: contract, smoke, reference."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from packaging.version import Version
 
 from tools.cli.common import (
     DeviceOption,
@@ -17,15 +19,25 @@ from tools.cli.common import (
     print_lines,
     results,
 )
+from tools.cli.shipping import wheel_request
 from tools.contract import ContractReport, to_sarif
 from tools.errors import CheckFailed
-from tools.maintain.contracts import check_contract
+from tools.maintain import releases_since
+from tools.maintain.contracts import (
+    ContractRequest,
+    check_contract,
+    client_modules,
+    upstream_trees,
+)
 from tools.maintain.ship import build_wheel, built_wheel
-from tools.report import contract_table, smoke_table
+from tools.report.contracts import contract_table
+from tools.report.wheels import smoke_table
 from tools.smoke.reference import write_reference
 from tools.smoke.results import SmokeReport
 from tools.smoke.runs import RUN_SETS, run_set
 from tools.smoke.smoke import smoke
+from tools.tree import Tree
+from tools.upstream import parse_ref
 from tools.wheel.build import resolve_device
 
 StockOption = Annotated[bool, typer.Option("--stock", help="Upstream without our changes.")]
@@ -61,7 +73,7 @@ def contract(
 
     def one(ref: str) -> dict[str, Any]:
         report = check_contract(
-            project.contract_request(ref, stock, package, baseline, since),
+            _contract_request(project, ref, stock, package, baseline, since),
             project.settings.cache,
             note,
         )
@@ -81,6 +93,31 @@ def contract(
             f"{errors[0].code.code} {errors[0].path}:{errors[0].line} {errors[0].message}",
             errors[0].hint,
         )
+
+
+def _contract_request(
+    project: Project,
+    ref: str,
+    stock: bool,
+    package: list[str] | None,
+    baseline: str,
+    since: str,
+) -> ContractRequest:
+    tree = project.tree(ref, stock)
+    return ContractRequest(
+        ref,
+        tree,
+        tuple(package or client_modules(project.overlay, tree)),
+        project.tree(project.refs([baseline])[0], stock) if baseline else None,
+        _history(project, project.refs([since])[0], ref) if since else (),
+    )
+
+
+def _history(project: Project, since: str, ref: str) -> Sequence[tuple[str, Callable[[], Tree]]]:
+    end = parse_ref(ref).version
+    tags = releases_since(project.store, since)
+    earlier = [tag for tag in tags if end and Version(tag[1:]) < end]
+    return upstream_trees(project.store.git, map(project.obtain, earlier))
 
 
 def smoke_command(
@@ -116,7 +153,7 @@ def smoke_command(
 
     def wheel_of(ref: str) -> Path:
         carried = project.carrier.carry(project.obtain(ref))
-        request = project.wheel_request(ref, output, device, None)
+        request = wheel_request(project, ref, output, device, None)
         held = built_wheel(carried, request)
         if held is not None:
             return held

@@ -19,8 +19,8 @@ from tools.cli.common import (
     results,
 )
 from tools.errors import CheckFailed
-from tools.maintain.ship import build_wheel
-from tools.report import build_data, build_table, inspection_data, inspection_table
+from tools.maintain.ship import WheelRequest, build_wheel
+from tools.report.wheels import build_data, build_table, inspection_data, inspection_table
 from tools.wheel.inspect import inspect as inspect_wheel
 from tools.wheel.metadata import Amendments
 
@@ -33,6 +33,14 @@ def register(app: typer.Typer) -> None:
     """Add this module's commands to ``app``."""
     app.command()(build)
     app.command()(inspect)
+
+
+def wheel_request(
+    project: Project, ref: str, output: Path | None, device: str, build_number: int | None
+) -> WheelRequest:
+    """Return the request for the wheel of ``ref``; without a number, pyproject's counts."""
+    directory = project.directory(ref, output) / "dist"
+    return WheelRequest(device, directory, build_number or project.settings.build_number)
 
 
 def build(
@@ -56,7 +64,7 @@ def build(
     def one(ref: str) -> dict[str, Any]:
         carried = project.carrier.carry(project.obtain(ref))
         request = replace(
-            project.wheel_request(ref, output, device, build_number),
+            wheel_request(project, ref, output, device, build_number),
             wheel=wheel,
             amendments=Amendments(relax_local=relax_local),
             delta=delta,

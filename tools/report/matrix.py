@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from jinja2 import Environment, PackageLoader
 from rich.box import SIMPLE_HEAD
 from rich.console import Group
 from rich.table import Table
@@ -97,6 +96,8 @@ def matrix_data(matrix: Matrix) -> dict[str, Any]:
 
 def matrix_page(matrix: Matrix) -> str:
     """Return the matrix as one HTML page that needs nothing beside it."""
+    from jinja2 import Environment, PackageLoader  # noqa: PLC0415 (only a page needs it)
+
     environment = Environment(
         loader=PackageLoader("tools.report"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )

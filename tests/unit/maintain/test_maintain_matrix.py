@@ -10,7 +10,7 @@ from tools.carry import Carrier
 from tools.errors import BadInput
 from tools.maintain import Matrix, run_matrix
 from tools.maintain.matrix import read_expected
-from tools.report import matrix_data, matrix_page, matrix_table
+from tools.report.matrix import matrix_data, matrix_page, matrix_table
 from tools.upstream import Upstream
 
 TABLE = b'TABLE = {\n    "a": 1,\n    "b": 2,\n    "d": 4,\n}\n'
