@@ -255,11 +255,8 @@ class Carrier:
             BadInput: It does not fit the base that it names.
         """
         before = self.series.before(patch.name)
-        if patch.base not in self._bases:
-            self._bases[patch.base] = self.base_of(patch.base)
-        base = self._bases[patch.base]
-        parts = [_FORMAT, base, patch.digest, *(earlier.digest for earlier in before.patches)]
-        key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+        base = self._base(patch)
+        key = self._key(patch, base)
         if key not in self._written:
             known = self.git.resolve(WRITTEN_REFS + key)
             self._written[key] = (
@@ -268,6 +265,28 @@ class Carrier:
                 else write_patch(git, patch, self._prefix(git, before, patch.base, base))
             )
         return self._written[key]
+
+    def expire(self) -> int:
+        """Forget the written patches that are none of this series', and return how many.
+
+        Each change of a patch leaves the commits that it and the later ones were until then.
+        """
+        current = {
+            WRITTEN_REFS + self._key(patch, self._base(patch)) for patch in self.series.patches
+        }
+        stale = [name for name in self.git.refs(WRITTEN_REFS) if name not in current]
+        self.git.delete_refs(stale)
+        return len(stale)
+
+    def _base(self, patch: Patch) -> str:
+        if patch.base not in self._bases:
+            self._bases[patch.base] = self.base_of(patch.base)
+        return self._bases[patch.base]
+
+    def _key(self, patch: Patch, base: str) -> str:
+        before = self.series.before(patch.name)
+        parts = [_FORMAT, base, patch.digest, *(earlier.digest for earlier in before.patches)]
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     def _prefix(self, git: Git, before: Series, ref: str, base: str) -> str:
         """Return the tree of ``base`` with the earlier patches that are carried there."""

@@ -33,7 +33,11 @@ def tags(as_json: JsonOption = False) -> None:
 
 def gc() -> None:
     """Check, pack and prune the store, and remove what killed runs left in the cache."""
-    done = Project().store.gc(note)
+    project = Project()
+    forgotten = project.carrier.expire()
+    done = project.store.gc(note)
+    if forgotten:
+        print_lines([f"forgot {forgotten} written patches that the series no longer has"])
     print_lines(f"removed {name}" for name in done.removed)
     print_lines([f"{done.before >> 20} MiB before, {done.after >> 20} MiB after"])
 

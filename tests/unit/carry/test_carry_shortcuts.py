@@ -1,6 +1,7 @@
 """What makes a matrix fast changes no result and leaves nothing in the store."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from tests.unit.carry.conftest import Workshop
 from tests.unit.carry.test_carry_export import FILES, KINDS
 from tools.carry import Carrier, Outcome, ladder
+from tools.carry.chain import WRITTEN_REFS
 from tools.carry.written import synthetic_commit
 from tools.git import Git
 from tools.maintain import run_matrix
@@ -103,3 +105,23 @@ def test_a_carry_of_many_refs_is_the_carry_of_each(workshop: Workshop) -> None:
     shutil.rmtree(workshop.git.directory / "refs/written")
     apart = [workshop.carrier(patch).carry(upstream) for upstream in upstreams]
     assert together == apart
+
+
+def test_written_patches_that_the_series_no_longer_has_are_forgotten(workshop: Workshop) -> None:
+    upstream = workshop.release("v1.0.0", {"m.py": b"a = 1\nb = 2\nc = 3\n"})
+
+    def to(text: bytes) -> Callable[[Path], object]:
+        return lambda work: (work / "m.py").write_bytes(text)
+
+    first = workshop.patch("0001-a", "v1.0.0", to(b"a = 9\nb = 2\nc = 3\n"))
+    workshop.carrier(first).carry(upstream)
+    old = set(workshop.git.refs(WRITTEN_REFS))
+    second = workshop.patch("0002-a", "v1.0.0", to(b"a = 8\nb = 2\nc = 3\n"))
+    carrier = workshop.carrier(second)
+    carried = carrier.carry(upstream)
+    assert carrier.expire() == len(old) == 1
+    kept = set(workshop.git.refs(WRITTEN_REFS))
+    assert len(kept) == 1
+    assert not kept & old
+    assert carrier.expire() == 0
+    assert workshop.carrier(second).carry(upstream) == carried
