@@ -9,16 +9,32 @@ from pathlib import Path
 from typing import Any
 
 import platformdirs
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import Version
 
 from tools.errors import BadInput, EnvironmentLacks
 
 CACHE_VARIABLE = "VLLM_EXAONE_CACHE"
-_KEYS = frozenset({"default-ref", "git-url", "build-number"})
+_REQUIRED = frozenset({"default-ref", "git-url", "build-number"})
+_KEYS = _REQUIRED | {"narrow", "release-to", "signing-key", "sign-sums"}
 # What follows the URL's scheme, or a path: an option, a helper (ext::) or a control character
 # would be read by git as something else than a place.
 _REMOTE_HELPER = re.compile(r"[A-Za-z0-9+.-]+::")
 _SCHEMES = ("https://", "http://", "ssh://", "git://", "file://")
 _SCP_LIKE = re.compile(r"(?:[A-Za-z0-9._-]+@)?[A-Za-z0-9][A-Za-z0-9.-]*:(?!//)[^:]+")
+
+
+@dataclass(frozen=True)
+class Narrowing:
+    """Requirements to narrow at some releases: a row of ``[tool.vllm-exaone.narrow]``.
+
+    Args:
+        releases: Which releases, such as ``>=0.22.1,<0.27``.
+        ranges: Pairs of a distribution and the range that its requirement is cut by.
+    """
+
+    releases: SpecifierSet
+    ranges: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -32,6 +48,10 @@ class Settings:
             absolute path.
         build_number: The N of the local version ``+exaone.N``.
         cache: Where the store, the downloads and the engine environments lie.
+        narrow: By releases, the version ranges that requirements were proved broken outside of.
+        release_to: The repository that releases are pushed to; "" where none is set.
+        signing_key: The key that git signs release tags with, as git names it; "" signs none.
+        sign_sums: The command that signs ``SHA256SUMS``, ``{}`` standing for the file; or empty.
     """
 
     root: Path
@@ -39,6 +59,10 @@ class Settings:
     git_url: str
     build_number: int
     cache: Path
+    narrow: tuple[Narrowing, ...] = ()
+    release_to: str = ""
+    signing_key: str = ""
+    sign_sums: tuple[str, ...] = ()
 
     @classmethod
     def load(
@@ -73,7 +97,26 @@ class Settings:
             git_url=check_git_url(_setting(file, table, "git-url", str)),
             build_number=_build_number(file, table),
             cache=_cache_directory(variables),
+            narrow=_narrowings(file, table),
+            release_to=_optional(file, table, "release-to", ""),
+            signing_key=_optional(file, table, "signing-key", ""),
+            sign_sums=_words(file, table, "sign-sums"),
         )
+
+    def narrowed(self, version: Version | None) -> tuple[tuple[str, str], ...]:
+        """Return the distributions whose requirement is narrowed in a release, each with its range.
+
+        Args:
+            version: The release; None, for what is none, narrows nothing.
+        """
+        if version is None:
+            return ()
+        found: dict[str, str] = {}
+        for row in self.narrow:
+            if row.releases.contains(version, prereleases=True):
+                for name, cut in row.ranges:
+                    found[name] = f"{found[name]},{cut}" if name in found else cut
+        return tuple(sorted(found.items()))
 
 
 def check_git_url(text: str) -> str:
@@ -124,6 +167,37 @@ def _setting(file: Path, table: Mapping[str, Any], key: str, kind: type[Any]) ->
     if type(value) is not kind or value == "":
         raise BadInput(f"{file}: {key} is not a {kind.__name__}: {value!r}")
     return value
+
+
+def _optional(file: Path, table: Mapping[str, Any], key: str, default: str) -> str:
+    return str(_setting(file, table, key, str)) if key in table else default
+
+
+def _words(file: Path, table: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    words = _setting(file, table, key, list) if key in table else []
+    if not all(isinstance(word, str) and word for word in words):
+        raise BadInput(f"{file}: {key} is not a list of words: {words!r}")
+    return tuple(words)
+
+
+def _narrowings(file: Path, table: Mapping[str, Any]) -> tuple[Narrowing, ...]:
+    """Read ``[tool.vllm-exaone.narrow]``: ``">=0.22.1,<0.27" = { transformers = "<5.24" }``."""
+    rows = _setting(file, table, "narrow", dict) if "narrow" in table else {}
+    found = []
+    for releases, ranges in rows.items():
+        if not isinstance(ranges, dict) or not all(isinstance(c, str) for c in ranges.values()):
+            raise BadInput(f"{file}: narrow.{releases!r} is no table of version ranges")
+        try:
+            # A tag stands for the one release.
+            wanted = SpecifierSet(f"=={releases[1:]}" if releases[:1] == "v" else releases)
+            for cut in ranges.values():
+                SpecifierSet(cut)
+        except InvalidSpecifier as error:
+            raise BadInput(
+                f"{file}: narrow.{releases!r} has a bad version range: {error}"
+            ) from None
+        found.append(Narrowing(wanted, tuple(ranges.items())))
+    return tuple(found)
 
 
 def _build_number(file: Path, table: Mapping[str, Any]) -> int:

@@ -19,13 +19,18 @@ from tools.cli.common import (
     results,
 )
 from tools.errors import CheckFailed
+from tools.maintain.rebuild import Rebuilt, rebuild, recorded_source
 from tools.maintain.ship import WheelRequest, build_wheel
 from tools.report.wheels import build_data, build_table, inspection_data, inspection_table
+from tools.upstream import parse_ref
 from tools.wheel.inspect import inspect as inspect_wheel
 from tools.wheel.metadata import Amendments
 
 BuildNumber = Annotated[
     int | None, typer.Option("--build-number", min=1, help="The N of +exaone.N; from pyproject.")
+]
+UpstreamWheel = Annotated[
+    Path | None, typer.Option("--wheel", metavar="FILE", help="Upstream's wheel to repack.")
 ]
 
 
@@ -40,7 +45,9 @@ def wheel_request(
 ) -> WheelRequest:
     """Return the request for the wheel of ``ref``; without a number, pyproject's counts."""
     directory = project.directory(ref, output) / "dist"
-    return WheelRequest(device, directory, build_number or project.settings.build_number)
+    number = build_number or project.settings.build_number
+    narrow = project.settings.narrowed(parse_ref(ref).version)
+    return WheelRequest(device, directory, number, amendments=Amendments(narrow))
 
 
 def build(
@@ -49,9 +56,7 @@ def build(
     device: DeviceOption = "auto",
     output: OutputOption = None,
     build_number: BuildNumber = None,
-    wheel: Annotated[
-        Path | None, typer.Option("--wheel", metavar="FILE", help="Upstream's wheel to repack.")
-    ] = None,
+    wheel: UpstreamWheel = None,
     relax_local: Annotated[
         bool, typer.Option("--relax-local", help="Turn torch==X+cpu into torch==X in METADATA.")
     ] = False,
@@ -63,10 +68,11 @@ def build(
 
     def one(ref: str) -> dict[str, Any]:
         carried = project.carrier.carry(project.obtain(ref))
+        request = wheel_request(project, ref, output, device, build_number)
         request = replace(
-            wheel_request(project, ref, output, device, build_number),
+            request,
             wheel=wheel,
-            amendments=Amendments(relax_local=relax_local),
+            amendments=replace(request.amendments, relax_local=relax_local),
             delta=delta,
         )
         done = build_wheel(project.store.git, carried, request, project.settings.cache, note)
@@ -80,13 +86,28 @@ def build(
 
 def inspect(
     wheel: Annotated[Path, typer.Argument(metavar="WHEEL", help="A wheel that build made.")],
+    again: Annotated[
+        bool, typer.Option("--rebuild", help="Build it again from its ref, and compare the bytes.")
+    ] = False,
+    upstream: UpstreamWheel = None,
+    source: SourceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
     """Show what a wheel was made of, and whether its bytes bear that out."""
     found = inspect_wheel(wheel)
+    made: Rebuilt | None = None
+    if again:
+        project = Project(recorded_source(found, source))
+        (ref,) = project.refs([found.provenance["ref"]])
+        carried = project.carrier.carry(project.obtain(ref))
+        cache = project.settings.cache
+        made = rebuild(project.store.git, carried, found, upstream, cache, note)
     if as_json:
-        print_json(inspection_data(found))
+        print_json(inspection_data(found, made))
     else:
-        results.print(inspection_table(found))
+        results.print(inspection_table(found, made))
     if found.faults:
         raise CheckFailed(f"{wheel.name}: {found.faults[0]}", "do not use this wheel")
+    if made and made.sha256 != found.sha256:
+        shown = ", ".join(made.differences[:5]) or "the order or the padding of its members"
+        raise CheckFailed(f"{wheel.name} was built again and differs: {shown}")

@@ -6,13 +6,17 @@ from importlib import metadata
 from pathlib import Path
 
 from tools.carry import Carried
+from tools.contract import check
 from tools.errors import BadInput, CheckFailed, ToolError
-from tools.git import Git
+from tools.git import Git, GitTree
+from tools.maintain.contracts import client_modules
+from tools.overlay import Overlay
 from tools.upstream.index import Index
 from tools.wheel.build import BuildJob, BuildResult, build, distribution_for, resolve_device
 from tools.wheel.inspect import inspect
 from tools.wheel.metadata import LOCAL_LABEL, Amendments
-from tools.wheel.provenance import changes_between, provenance_of
+from tools.wheel.provenance import BuildInputs, changes_between, provenance_of
+from tools.wheel.repack import epoch_from_environment
 
 Notify = Callable[[str], None]
 _UNINSTALLED = "0+source"
@@ -29,6 +33,8 @@ class WheelRequest:
         wheel: Upstream's wheel, where it is not to be fetched from the index.
         amendments: What METADATA shall say otherwise.
         delta: Write the delta wheel as well.
+        check: Read every byte back with others' tools before the wheel takes its name.
+        epoch: ``SOURCE_DATE_EPOCH``, or None where it is not set.
     """
 
     device: str
@@ -37,6 +43,14 @@ class WheelRequest:
     wheel: Path | None = None
     amendments: Amendments = field(default_factory=Amendments)
     delta: bool = False
+    check: bool = True
+    epoch: int | None = field(default_factory=epoch_from_environment)
+
+    @property
+    def inputs(self) -> BuildInputs:
+        """What decides the wheel's bytes beside the carried tree and upstream's wheel."""
+        device = resolve_device(self.device)
+        return BuildInputs(device, self.build_number, self.amendments, self.epoch)
 
 
 def build_wheel(
@@ -83,26 +97,45 @@ def build_wheel(
             out_dir=request.out_dir,
             build_number=request.build_number,
             changes=changes_between(git, carried.upstream.commit, carried.commit),
-            provenance=provenance_of(carried, tool_version()),
+            provenance=provenance_of(carried, tool_version(), _contract(git, carried)),
             amendments=request.amendments,
             wheel_sha256=digest,
+            check=request.check,
             delta=request.delta,
+            epoch=request.epoch,
         )
     )
 
 
 def built_wheel(carried: Carried, request: WheelRequest) -> Path | None:
-    """Return the wheel of exactly this carried tree where an earlier build left it, or None."""
-    distribution = distribution_for(resolve_device(request.device))
+    """Return the wheel of exactly this tree and request where an earlier build left it, or None."""
+    distribution = distribution_for(request.inputs.device)
     pattern = f"{distribution.replace('-', '_')}-*{LOCAL_LABEL}.{request.build_number}-*.whl"
     for wheel in sorted(request.out_dir.glob(pattern)):
         try:
             held = inspect(wheel)
         except ToolError:
             continue  # a damaged wheel is none: it is built again
-        if held.provenance.get("carried_commit") == carried.commit and not held.faults:
+        made_from = (held.provenance.get("carried_commit"), held.provenance.get("tool_version"))
+        if (
+            made_from == (carried.commit, tool_version())
+            and held.inputs == request.inputs
+            and not held.faults
+        ):
             return wheel
     return None
+
+
+def _contract(git: Git, carried: Carried) -> dict[str, int | str]:
+    """Return how the overlay's modules fit the carried tree itself.
+
+    What they use of other distributions is left out: which of their versions there are changes
+    from day to day, and the wheel's bytes must not.
+    """
+    tree = GitTree(git, carried.commit)
+    modules = client_modules(Overlay(tuple(laid.file for laid in carried.overlay)), tree)
+    report = check(tree, modules=modules) if modules else None
+    return {"modules": len(modules), "errors": len(report.errors) if report else 0}
 
 
 def tool_version() -> str:

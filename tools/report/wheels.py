@@ -6,6 +6,7 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
+from tools.maintain.rebuild import Rebuilt
 from tools.smoke.results import SmokeReport, Verdict
 from tools.wheel.build import BuildResult
 from tools.wheel.inspect import Inspection
@@ -43,8 +44,8 @@ def build_data(done: BuildResult) -> dict[str, Any]:
     }
 
 
-def inspection_table(found: Inspection) -> Table:
-    """Return what a wheel says of itself."""
+def inspection_table(found: Inspection, made: Rebuilt | None = None) -> Table:
+    """Return what a wheel says of itself, and how it came out when it was built again."""
     table = Table(title=found.wheel.name, show_header=False)
     table.add_column("key", no_wrap=True)
     table.add_column("value", overflow="fold")
@@ -54,6 +55,7 @@ def inspection_table(found: Inspection) -> Table:
         "sha256": found.sha256,
         "upstream": f"{provenance.get('ref')} {provenance.get('commit')}",
         "carried": str(provenance.get("carried_commit")),
+        "contract": ", ".join(f"{n} {what}" for what, n in provenance.get("contract", {}).items()),
         "repacked from": str(provenance.get("upstream_wheel", {}).get("name")),
     }
     for key, value in rows.items():
@@ -62,14 +64,27 @@ def inspection_table(found: Inspection) -> Table:
         table.add_row(escape(patch["name"]), escape(f"{patch['outcome']}  {patch['sha256']}"))
     for file in provenance.get("overlay", []):
         table.add_row("overlay", escape(f"{file['target']}  {file['sha256']}"))
+    for requirement in provenance.get("requirements_changed", []):
+        table.add_row("metadata", escape(requirement))
     for fault in found.faults:
         table.add_row("[bold red]fault[/]", escape(fault))
+    if made:
+        same = made.sha256 == found.sha256
+        verdict = "[green]built again[/]" if same else "[bold red]built again[/]"
+        table.add_row(verdict, "the same bytes" if same else made.sha256)
+    for path in made.differences if made else ():
+        table.add_row("[bold red]differs[/]", escape(path))
     return table
 
 
-def inspection_data(found: Inspection) -> dict[str, Any]:
+def inspection_data(found: Inspection, made: Rebuilt | None = None) -> dict[str, Any]:
     """Return an inspection for machines."""
-    return {**asdict(found), "wheel": str(found.wheel), "provenance": dict(found.provenance)}
+    return {
+        **asdict(found),
+        "wheel": str(found.wheel),
+        "provenance": dict(found.provenance),
+        "rebuilt": asdict(made) if made else None,
+    }
 
 
 def smoke_table(report: SmokeReport) -> Table:

@@ -14,7 +14,7 @@ from tools.wheel.archive import open_archive
 from tools.wheel.changes import Change
 from tools.wheel.delta import DeltaResult, write_delta
 from tools.wheel.metadata import DISTRIBUTIONS, Amendments
-from tools.wheel.provenance import PROVENANCE, Provenance, render_provenance
+from tools.wheel.provenance import PROVENANCE, BuildInputs, Provenance, render_provenance
 from tools.wheel.publish import disk_errors, output_directory, staging, written_aside
 from tools.wheel.repack import (
     RepackJob,
@@ -48,6 +48,8 @@ class BuildJob:
         wheel_sha256: The digest of upstream's wheel where it is known; it is taken otherwise.
         check: Read every byte back with others' tools before the wheel takes its name.
         delta: Write the delta wheel as well.
+        epoch: Seconds for the timestamps of what is new; ``SOURCE_DATE_EPOCH`` without, or None
+            for upstream's latest timestamp.
     """
 
     release: str
@@ -61,6 +63,7 @@ class BuildJob:
     wheel_sha256: str = ""
     check: bool = True
     delta: bool = False
+    epoch: int | None = field(default_factory=epoch_from_environment)
 
 
 @dataclass(frozen=True)
@@ -128,13 +131,14 @@ def build(job: BuildJob) -> BuildResult:
         build_number=job.build_number,
         changes=job.changes,
         amendments=job.amendments,
-        epoch=epoch_from_environment(),
+        epoch=job.epoch,
     )
+    inputs = BuildInputs(job.device, job.build_number, job.amendments, job.epoch)
     with open_archive(job.wheel) as archive:
         plan = plan_repack(archive, repack_job, merge_member)
         upstream = (job.wheel.name, job.wheel_sha256 or _digest(job.wheel))
         extra = {
-            PROVENANCE: render_provenance(job.provenance, plan, *upstream),
+            PROVENANCE: render_provenance(job.provenance, inputs, plan, *upstream),
             SBOM: render_sbom(job.provenance, plan, *upstream),
         }
         with output_directory(job.out_dir) as out_dir, staging(out_dir) as aside:

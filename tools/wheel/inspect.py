@@ -8,10 +8,12 @@ from typing import Any
 
 from tools.errors import BadInput
 from tools.wheel.archive import Archive, open_archive
+from tools.wheel.delta import DISTRIBUTION
 from tools.wheel.metadata import fields
-from tools.wheel.provenance import PROVENANCE, parse_provenance
+from tools.wheel.provenance import PROVENANCE, BuildInputs, parse_provenance
 from tools.wheel.record import Row, parse_record
 from tools.wheel.sbom import SBOM
+from tools.wheel.vllm_exaone_delta.manifest import PAYLOAD
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,7 @@ class Inspection:
         requires: The requirements of METADATA.
         tags: The tags of WHEEL.
         provenance: The document of :mod:`tools.wheel.provenance`.
+        inputs: How it was built.
         has_sbom: Whether the bill of materials is there.
         faults: What the document says and the members do not bear out; empty on a right wheel.
     """
@@ -39,15 +42,21 @@ class Inspection:
     requires: tuple[str, ...]
     tags: tuple[str, ...]
     provenance: Mapping[str, Any]
+    inputs: BuildInputs
     has_sbom: bool
     faults: tuple[str, ...]
+
+    @property
+    def is_delta(self) -> bool:
+        """Whether it is a delta wheel."""
+        return self.name.replace("-", "_") == DISTRIBUTION
 
 
 def inspect(wheel: Path) -> Inspection:
     """Read a carried wheel's provenance and compare it with the members.
 
     Args:
-        wheel: The wheel.
+        wheel: The wheel, full or delta.
 
     Raises:
         BadInput: It is damaged, hostile, or not one of ours.
@@ -68,6 +77,7 @@ def inspect(wheel: Path) -> Inspection:
             requires=tuple(fields(metadata, "Requires-Dist")),
             tags=tuple(fields(archive.read(f"{info}/WHEEL"), "Tag")),
             provenance=document,
+            inputs=BuildInputs.parse(document["build"], wheel.name),
             has_sbom=f"{info}/{SBOM}" in archive.members,
             faults=tuple(_faults(archive, document)),
         )
@@ -99,8 +109,11 @@ def _entries(wheel: Path) -> dict[str, tuple[Row | None, int, int, tuple[int, ..
 
 def _faults(archive: Archive, document: Mapping[str, Any]) -> list[str]:
     faults = []
+    delta = archive.dist_info().startswith(f"{DISTRIBUTION}-")
     for member in document["members"]:
         path, outcome, digest = (member.get(key) for key in ("path", "outcome", "sha256"))
+        if delta and digest is not None:
+            path = f"{DISTRIBUTION}/{PAYLOAD}/{digest}"
         present = path in archive.members
         if outcome == "removed" and present:
             faults.append(f"{path} is said to be removed and is there")

@@ -15,10 +15,11 @@ from tools.carry import Carried
 from tools.errors import BadInput
 from tools.git import Git
 from tools.wheel.changes import Change
+from tools.wheel.metadata import Amendments
 from tools.wheel.repack import RepackPlan
 
 PROVENANCE = "exaone-provenance.json"
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Provenance:
         source_digests: SHA-256 of the files that the tree was imported from, by name.
         patches: The patches, in order.
         overlay: The overlay files that were laid.
-        contract: A summary of the contract check, such as counts by verdict.
+        contract: A summary of the contract check: how many modules, how many errors.
     """
 
     tool_version: str
@@ -67,6 +68,55 @@ class Provenance:
     patches: tuple[PatchRecord, ...]
     overlay: tuple[OverlayRecord, ...]
     contract: Mapping[str, int | str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class BuildInputs:
+    """What decides a wheel's bytes beside the carried tree and upstream's wheel.
+
+    Attributes:
+        device: ``cpu`` or ``cuda``.
+        number: The N of ``+exaone.N``.
+        amendments: What METADATA says otherwise.
+        epoch: ``SOURCE_DATE_EPOCH``, or None where it was not set.
+    """
+
+    device: str
+    number: int
+    amendments: Amendments
+    epoch: int | None
+
+    def document(self) -> dict[str, Any]:
+        """Return them for JSON."""
+        return {
+            "device": self.device,
+            "number": self.number,
+            "narrow": dict(self.amendments.narrow),
+            "relax_local": self.amendments.relax_local,
+            "epoch": self.epoch,
+        }
+
+    @classmethod
+    def parse(cls, document: Mapping[str, Any], where: str) -> "BuildInputs":
+        """Read what :meth:`document` returned.
+
+        Args:
+            document: The part of the provenance.
+            where: The wheel's name, for messages.
+
+        Raises:
+            BadInput: It is not such a part.
+        """
+        device, number = document.get("device"), document.get("number")
+        narrow, epoch = document.get("narrow"), document.get("epoch")
+        relax = document.get("relax_local")
+        if (
+            not (isinstance(device, str) and type(number) is int and isinstance(relax, bool))
+            or not (isinstance(narrow, dict) and all(isinstance(v, str) for v in narrow.values()))
+            or not (epoch is None or type(epoch) is int)
+        ):
+            raise BadInput(f"{where}: {PROVENANCE} does not say how the wheel was built")
+        return cls(device, number, Amendments(tuple(narrow.items()), relax), epoch)
 
 
 def provenance_of(
@@ -121,12 +171,17 @@ def changes_between(git: Git, upstream: str, carried: str) -> dict[str, Change]:
 
 
 def render_provenance(
-    provenance: Provenance, plan: RepackPlan, upstream_wheel: str, upstream_sha256: str
+    provenance: Provenance,
+    inputs: BuildInputs,
+    plan: RepackPlan,
+    upstream_wheel: str,
+    upstream_sha256: str,
 ) -> bytes:
     """Return the JSON document for ``*.dist-info``.
 
     Args:
         provenance: What the carried tree was made from.
+        inputs: How the wheel was built from it.
         plan: What became of each change in the wheel.
         upstream_wheel: The file name of upstream's wheel.
         upstream_sha256: Its digest.
@@ -134,6 +189,7 @@ def render_provenance(
     document = {
         "format": FORMAT,
         **asdict(provenance),
+        "build": inputs.document(),
         "upstream_wheel": {"name": upstream_wheel, "sha256": upstream_sha256},
         "version": str(plan.name.version),
         "requirements_changed": list(plan.notes),
@@ -169,7 +225,8 @@ def parse_provenance(data: bytes, where: str) -> dict[str, Any]:
             f"{where}: {PROVENANCE} is not of format {FORMAT}",
             "read it with the version of these tools that wrote it",
         )
-    for name, kind in {"members": list, "patches": list, "overlay": list, "ref": str}.items():
+    fields = {"members": list, "patches": list, "overlay": list, "ref": str, "build": dict}
+    for name, kind in fields.items():
         if not isinstance(document.get(name), kind):
             raise BadInput(f"{where}: {PROVENANCE} has no {name}")
     return document

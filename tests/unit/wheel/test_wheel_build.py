@@ -31,6 +31,7 @@ from tools.wheel.inspect import differences, inspect
 from tools.wheel.metadata import Amendments
 from tools.wheel.provenance import (
     PROVENANCE,
+    BuildInputs,
     OverlayRecord,
     PatchRecord,
     Provenance,
@@ -124,6 +125,9 @@ def test_delta_is_built_beside_the_wheel_and_knows_its_provenance(job):
         document = json.loads(archive.read(f"{info}/{PROVENANCE}"))
     assert document["commit"] == "c" * 40
     assert len(result.checks) == 6
+    found = inspect(result.delta.wheel)
+    assert (found.is_delta, found.faults) == (True, ())
+    assert not inspect(result.wheel).is_delta
 
 
 def test_bill_of_materials_names_ancestor_patches_and_overlay(job):
@@ -154,7 +158,7 @@ def test_two_builds_are_the_same_bytes(job, tmp_path, monkeypatch):
 
 def test_source_date_epoch_dates_what_is_new(job, monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1000000000")
-    result = build(job)
+    result = build(replace(job, epoch=BuildJob("", "", Path(), Path(), 1, {}, None).epoch))
     with zipfile.ZipFile(result.wheel) as archive:
         assert archive.getinfo(A).date_time[:3] == (2001, 9, 9)
         assert "2001-09-09" in archive.read(f"{INFO}/{SBOM}").decode()
@@ -207,14 +211,29 @@ def test_upstreams_wheel_is_not_one_of_ours(make_wheel):
     ("data", "message"),
     [
         (b"\xff", "not JSON"),
-        (b"[]", "not of format 1"),
-        (b'{"format": 2}', "not of format 1"),
-        (b'{"format": 1, "members": []}', "has no patches"),
+        (b"[]", "not of format 2"),
+        (b'{"format": 1}', "not of format 2"),
+        (b'{"format": 2, "members": []}', "has no patches"),
     ],
 )
 def test_bad_document_is_one_clear_line(data, message):
     with pytest.raises(BadInput, match=message):
         parse_provenance(data, "x.whl")
+
+
+def test_inputs_of_a_build_are_read_back_from_its_wheel(job):
+    found = inspect(build(replace(job, epoch=1_000_000_000)).wheel)
+    assert found.inputs == BuildInputs("cpu", 4, job.amendments, 1_000_000_000)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"number": "4"}, {"device": None}, {"narrow": {"a": 1}}, {"relax_local": 1}, {"epoch": "0"}],
+)
+def test_malformed_inputs_are_one_clear_line(change):
+    document = BuildInputs("cpu", 1, Amendments(), None).document()
+    with pytest.raises(BadInput, match="does not say how the wheel was built"):
+        BuildInputs.parse(document | change, "x.whl")
 
 
 def test_changed_modules_are_imported_from_the_wheel_itself(job):
