@@ -5,10 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tools.smoke import numeric
-from tools.smoke.checkpoint import Variant, next_token
+from tools.smoke.checkpoint import Variant
 from tools.smoke.engine import StepResult
 from tools.smoke.golden import Answer, Golden
 from tools.smoke.results import compare_tokens
+from tools.smoke.tensors import next_token
 
 CACHE_HITS = "vllm:prefix_cache_hits"
 ACCEPTED = "vllm:spec_decode_num_accepted_tokens"

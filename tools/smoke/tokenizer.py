@@ -4,7 +4,9 @@ The files are written by hand so that transformers 4.57 and 5.x read them alike:
 of 5.x names classes and list-valued fields that 4.x refuses.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 VOCABULARY = 512
 # Ids of the published tokenizer; the other ids below FIRST_BYTE are reserved tokens.
@@ -28,6 +30,7 @@ SPECIAL = {
 # Reasoning marks are ordinary text to a decoder: parsers look for them in what a user sees.
 VISIBLE = (THINK, END_THINK)
 FIRST_BYTE = 100
+NO_MORE: Mapping[int, str] = MappingProxyType({})
 TEXT = (
     "the of and in to is that for it with as was on are this by from be or which an at "
     "what image picture video shows colour left right first second frame answer describe between "
@@ -54,9 +57,14 @@ def byte_symbols() -> list[str]:
     return [chr(byte) if byte in plain else chr(next(spare)) for byte in range(256)]
 
 
-def vocabulary() -> Vocabulary:
-    """Return the vocabulary: reserved tokens, bytes, then merges that build common words."""
-    ids = {SPECIAL.get(token, f"[unused{token}]"): token for token in range(FIRST_BYTE)}
+def vocabulary(more: Mapping[int, str] = NO_MORE) -> Vocabulary:
+    """Return the vocabulary: reserved tokens, bytes, then merges that build common words.
+
+    Args:
+        more: Texts of reserved tokens by id.
+    """
+    names = {**SPECIAL, **more}
+    ids = {names.get(token, f"[unused{token}]"): token for token in range(FIRST_BYTE)}
     symbols = byte_symbols()
     for symbol in symbols:
         ids[symbol] = len(ids)
@@ -73,9 +81,29 @@ def vocabulary() -> Vocabulary:
     return Vocabulary(ids, tuple(merges))
 
 
-def tokenizer_files() -> dict[str, object]:
-    """Return the JSON documents of the tokenizer by file name."""
-    vocab = vocabulary()
+def decode(tokens: Sequence[int], more: Mapping[int, str] = NO_MORE) -> str:
+    """Return the text of tokens, special ones included.
+
+    Args:
+        tokens: Ids.
+        more: Texts of reserved tokens by id.
+    """
+    texts = {token: text for text, token in vocabulary(more).ids.items()}
+    values = {symbol: byte for byte, symbol in enumerate(byte_symbols())}
+    data = bytearray()
+    for token in tokens:
+        text = texts[token]
+        data += text.encode() if token < FIRST_BYTE else bytes(values[symbol] for symbol in text)
+    return data.decode("utf-8", errors="replace")
+
+
+def tokenizer_files(more: Mapping[int, str] = NO_MORE) -> dict[str, object]:
+    """Return the JSON documents of the tokenizer by file name.
+
+    Args:
+        more: Texts of reserved tokens by id; they are ordinary text to a decoder.
+    """
+    vocab = vocabulary(more)
     added = [
         {
             "id": token,
@@ -84,7 +112,7 @@ def tokenizer_files() -> dict[str, object]:
             "lstrip": False,
             "rstrip": False,
             "normalized": False,
-            "special": token not in VISIBLE,
+            "special": token not in VISIBLE and token not in more,
         }
         for text, token in vocab.ids.items()
         if token < FIRST_BYTE

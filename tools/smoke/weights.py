@@ -13,17 +13,27 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 LEVELS = 256
+BFLOAT16 = "BF16"
+FLOAT8 = "F8_E4M3"
+SIZES = {BFLOAT16: 2, FLOAT8: 1}
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """One tensor of a checkpoint: its shape and its little-endian bfloat16 bytes, row by row."""
+    """One tensor of a checkpoint.
+
+    Args:
+        shape: Its shape.
+        data: Its little-endian elements, row by row.
+        kind: What the elements are, as a safetensors file names it.
+    """
 
     shape: tuple[int, ...]
     data: bytes
+    kind: str = BFLOAT16
 
     def __post_init__(self) -> None:
-        if len(self.data) != 2 * math.prod(self.shape):
+        if len(self.data) != SIZES[self.kind] * math.prod(self.shape):
             raise ValueError(f"{len(self.data)} bytes do not fill the shape {self.shape}")
 
 
@@ -92,7 +102,7 @@ def safetensors(tensors: Mapping[str, Tensor]) -> bytes:
     for name in sorted(tensors):
         end = offset + len(tensors[name].data)
         header[name] = {
-            "dtype": "BF16",
+            "dtype": tensors[name].kind,
             "shape": list(tensors[name].shape),
             "data_offsets": [offset, end],
         }

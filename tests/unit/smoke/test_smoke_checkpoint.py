@@ -7,6 +7,7 @@ import pytest
 from tools.smoke import checkpoint, tokenizer
 from tools.smoke.checkpoint import Shape, Variant, Weights
 from tools.smoke.golden import load
+from tools.smoke.tensors import TEXT, accepting_tensors, next_token, random_tensors
 from tools.smoke.weights import bfloat16, spread
 
 ROOT = Path(__file__).parents[3]
@@ -74,28 +75,28 @@ def test_windows_are_smaller_than_what_the_prompts_hold() -> None:
     golden = load(ROOT / "tests" / "golden" / "tokens.json")
     shortest = min(len(a.prompt_ids) for a in golden.answers[Shape.PUBLISHED].values())
     assert PUBLISHED.window < shortest / 2
-    assert checkpoint.TEXT.layer_types.count("full_attention") == 1
+    assert TEXT.layer_types.count("full_attention") == 1
 
 
 def test_accepting_successor_is_a_permutation_and_the_head_holds_it() -> None:
-    tensors = checkpoint.accepting_tensors()
-    width = 2 * checkpoint.TEXT.hidden
+    tensors = accepting_tensors()
+    width = 2 * TEXT.hidden
     embedding = tensors["model.language_model.embed_tokens.weight"].data
     head = tensors["lm_head.weight"].data
-    followers = {checkpoint.next_token(token) for token in range(tokenizer.VOCABULARY)}
+    followers = {next_token(token) for token in range(tokenizer.VOCABULARY)}
     assert followers == set(range(tokenizer.VOCABULARY))
     for token in range(tokenizer.VOCABULARY):
-        follower = checkpoint.next_token(token)
+        follower = next_token(token)
         row = head[width * follower : width * (follower + 1)]
         assert row == embedding[width * token : width * (token + 1)]
 
 
 def test_accepting_decoder_layers_add_nothing() -> None:
-    tensors = checkpoint.accepting_tensors()
+    tensors = accepting_tensors()
     norms = [
         n for n in tensors if n.endswith(("attention_layernorm.weight", "forward_layernorm.weight"))
     ]
-    assert len(norms) == 2 * (checkpoint.TEXT.layers + 1)
+    assert len(norms) == 2 * (TEXT.layers + 1)
     assert all(set(tensors[name].data) == {0} for name in norms)
 
 
@@ -145,8 +146,8 @@ def test_a_tensor_depends_on_its_name_alone() -> None:
 
 
 def test_placeholder_tokens_are_never_answered() -> None:
-    tensors = checkpoint.random_tensors()
-    width = 2 * checkpoint.TEXT.hidden
+    tensors = random_tensors()
+    width = 2 * TEXT.hidden
     for token in (tokenizer.IMAGE, tokenizer.VIDEO):
         row = tensors["lm_head.weight"].data[width * token : width * (token + 1)]
         assert set(row) == {0}
@@ -165,4 +166,4 @@ def test_undrafted_weights_lack_the_mtp_module_alone() -> None:
     lacking = set(header(checkpoint.checkpoint_files(PUBLISHED)["model.safetensors"])) - set(
         header(files["model.safetensors"])
     )
-    assert lacking == {name for name in checkpoint.random_tensors() if name.startswith("mtp.")}
+    assert lacking == {name for name in random_tensors() if name.startswith("mtp.")}

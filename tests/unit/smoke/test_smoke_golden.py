@@ -6,7 +6,8 @@ import pytest
 from tools.errors import BadInput, CheckFailed
 from tools.smoke import golden
 from tools.smoke.cases import CASES, Frames, all_prompts
-from tools.smoke.checkpoint import VISION, Shape
+from tools.smoke.checkpoint import Shape
+from tools.smoke.tensors import VISION
 
 FILE = Path(__file__).parents[3] / "tests" / "golden" / "tokens.json"
 

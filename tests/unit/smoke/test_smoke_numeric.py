@@ -6,10 +6,11 @@ import pytest
 
 from tools.errors import BadInput, CheckFailed
 from tools.smoke import judges, numeric
-from tools.smoke.checkpoint import VISION, Variant
+from tools.smoke.checkpoint import Variant
 from tools.smoke.engine import StepResult
 from tools.smoke.golden import Golden
 from tools.smoke.numeric import Numbers
+from tools.smoke.tensors import VISION
 
 FILE = Path(__file__).parents[3] / "tests" / "golden" / "numbers.json"
 KEPT = numeric.load(FILE)

@@ -4,10 +4,11 @@ import pytest
 from packaging.version import Version
 
 from tools.smoke import judges, runs
-from tools.smoke.checkpoint import Shape, Variant, next_token
+from tools.smoke.checkpoint import Shape, Variant
 from tools.smoke.engine import Answered, StepResult
 from tools.smoke.golden import Answer, Golden
 from tools.smoke.results import Check, SmokeReport, Verdict, compare_tokens
+from tools.smoke.tensors import next_token
 
 GOLDEN = Golden("5", "2", {}, {Shape.PUBLISHED: {"text": Answer((1, 2), (7, 8, 9), (1.0,) * 3)}})
 
