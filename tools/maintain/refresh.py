@@ -5,16 +5,13 @@ any other ref it is kept below ``patches/resolutions/``. Either way it is first 
 memory, and nothing is written unless the carry gives the very tree that the person left.
 """
 
-import re
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from pathlib import Path
 
 from tools.carry import Carried, Carrier, DoesNotFit, Outcome, Resolution, Resolutions
-from tools.carry.export import mailbox
 from tools.carry.resolutions import DIRECTORY
 from tools.errors import BadInput, CheckFailed
-from tools.git import Commit, Entry, Git
+from tools.git import Entry, Git
 from tools.maintain.payload import Comparison, compare, payload
 from tools.maintain.resolve import (
     Record,
@@ -26,21 +23,14 @@ from tools.maintain.resolve import (
     write_aside,
     write_record,
 )
+from tools.maintain.rewrite import Kept, Landing, Plan, as_patch, listed
 from tools.merge.lines import split_lines
 from tools.merge.proof import check_parses
-from tools.series import Patch, Series, parse_patch
+from tools.series import Series
 from tools.upstream import Upstream
 
 _MARKERS = (b"<<<<<<< ", b"||||||| ", b">>>>>>> ")
 _FILES = ("100644", "100755")
-
-
-class Kept(StrEnum):
-    """In which form a resolution was kept."""
-
-    REFRESHED = "refreshed"
-    VARIANT = "variant"
-    RESOLUTION = "resolution"
 
 
 @dataclass(frozen=True)
@@ -62,20 +52,6 @@ class Refreshed:
     comparison: Comparison
     carried: Carried
     misfit: str = ""
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """What to write below ``patches/``, by name there, and the carrier that has it already.
-
-    ``replaced`` is the patch whose place in the series the new one takes, or "".
-    """
-
-    kept: Kept
-    files: dict[str, bytes]
-    carrier: Carrier
-    step: str
-    replaced: str = ""
 
 
 def refresh(
@@ -168,10 +144,11 @@ def _plan(
     why: str,
     *,
     as_base: bool,
-) -> tuple["_Plan", Comparison]:
+) -> tuple[Plan, Comparison]:
     comparison = compare(payload(git, record.base, record.patched), payload(git, record.head, tree))
     if upstream.ref.is_release:
-        return _as_patch(git, carrier, record, tree, why, as_base=as_base), comparison
+        landing = Landing(record.step, record.file, record.ref, record.head, tree)
+        return as_patch(git, carrier, landing, why, as_base=as_base), comparison
     return _as_resolution(git, carrier, record, tree), comparison
 
 
@@ -236,45 +213,7 @@ def _marker_line(content: bytes, before: bytes) -> int:
 # What is to be written ----------------------------------------------------------------------------
 
 
-def _as_patch(
-    git: Git, carrier: Carrier, record: Record, tree: str, why: str, *, as_base: bool
-) -> _Plan:
-    """Plan a variant of the patch at a release, or the patch itself on that base."""
-    patch = next(p for p in carrier.series.patches if p.file == record.file)
-    step = next(step for step in carrier.series.steps if step.name == record.step)
-    based = next((variant for variant in step.variants if variant.base == record.ref), None)
-    old = based or patch
-    message = old.message if based else _rebased(patch, record.ref, "" if as_base else why)
-    commit = git.write_commit(Commit(tree, (record.head,), old.author, old.author, message))
-    content, _slug = mailbox(git, commit, context=1)
-    plain = f"{step.name}.patch"
-    if based:
-        file = based.file
-    elif as_base and patch.file == plain:
-        file = plain
-    else:
-        file = f"{step.name}@{record.ref}.patch"
-    fresh = parse_patch(file, content)
-    gone = (based or patch).file if based or as_base else ""
-    variants = [fresh if variant.file == gone else variant for variant in step.variants]
-    if not gone:
-        variants.append(fresh)
-    changed = replace(step, variants=tuple(variants))
-    series = Series(tuple(changed if s.name == step.name else s for s in carrier.series.steps))
-    kept = Kept.REFRESHED if gone else Kept.VARIANT
-    return _Plan(kept, {file: content}, replace(carrier, series=series), step.name, gone)
-
-
-def _rebased(patch: Patch, ref: str, why: str) -> bytes:
-    """Return the patch's message for another base, with the reason for a variant in the body."""
-    body, gap, fields = patch.body.rstrip().rpartition("\n\n")
-    fields = re.sub(r"^Base: .*$", f"Base: {ref}", fields, flags=re.MULTILINE)
-    reason = f"A variant for {ref}, where {why.rstrip('.')}.\n\n" if why else ""
-    text = f"{patch.subject}\n\n{body}{gap}{reason}{fields}\n"
-    return text.encode("utf-8", "surrogateescape")
-
-
-def _as_resolution(git: Git, carrier: Carrier, record: Record, tree: str) -> _Plan:
+def _as_resolution(git: Git, carrier: Carrier, record: Record, tree: str) -> Plan:
     """Plan one kept resolution for each file in conflict."""
     head = git.tree_of(record.head)
     paths = {stuck.path.encode("utf-8", "surrogateescape") for stuck in record.stuck}
@@ -300,13 +239,13 @@ def _as_resolution(git: Git, carrier: Carrier, record: Record, tree: str) -> _Pl
     rows = {r.name.removesuffix(".patch"): r for r in found}
     kept = Resolutions({**carrier.kept.by_key, **rows})
     files = {f"{DIRECTORY}/{r.name}": r.encode() for r in found}
-    return _Plan(Kept.RESOLUTION, files, replace(carrier, kept=kept), record.step)
+    return Plan(Kept.RESOLUTION, files, replace(carrier, kept=kept), record.step)
 
 
 # Proof, and writing -------------------------------------------------------------------------------
 
 
-def _prove(plan: _Plan, upstream: Upstream, record: Record, tree: str) -> Carried:
+def _prove(plan: Plan, upstream: Upstream, record: Record, tree: str) -> Carried:
     """Carry the series with what is to be written, as far as that, and compare the tree."""
     series = plan.carrier.series
     names = [step.name for step in series.steps]
@@ -323,7 +262,7 @@ def _prove(plan: _Plan, upstream: Upstream, record: Record, tree: str) -> Carrie
     return carried
 
 
-def _write(patches: Path, plan: _Plan) -> None:
+def _write(patches: Path, plan: Plan) -> None:
     """Write the files, and list a new patch in the place of the old one or behind its siblings.
 
     Between a new patch and its line in ``series`` lies one rename: a kill there leaves a patch
@@ -336,29 +275,8 @@ def _write(patches: Path, plan: _Plan) -> None:
         return
     (name,) = plan.files
     text = listing.read_bytes()
-    wanted = _listed(text, name, plan.replaced)
+    wanted = listed(text, name, plan.replaced)
     if wanted != text:
         write_aside(listing, wanted)
     if plan.replaced not in ("", name):
         (patches / plan.replaced).unlink()
-
-
-def _listed(listing: bytes, name: str, replaced: str) -> bytes:
-    """Return ``series`` with a patch in the place of another, or behind its last sibling."""
-    lines = listing.splitlines(keepends=True)
-    names = [line.split(b"#")[0].strip().decode() for line in lines]
-    if name in names:
-        return listing
-    if replaced:
-        at = names.index(replaced)
-        lines[at] = lines[at].replace(replaced.encode(), name.encode())
-        return b"".join(lines)
-    last = max(at for at, held in enumerate(names) if _step_of(held) == _step_of(name))
-    if not lines[last].endswith(b"\n"):
-        lines[last] += b"\n"
-    lines.insert(last + 1, f"{name}\n".encode())
-    return b"".join(lines)
-
-
-def _step_of(file: str) -> str:
-    return file.removesuffix(".patch").partition("@")[0]

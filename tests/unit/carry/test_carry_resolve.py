@@ -11,8 +11,9 @@ from tests.unit.carry.conftest import Workshop
 from tools.carry import Carrier, DoesNotFit, Outcome, read_resolutions
 from tools.errors import BadInput, CheckFailed
 from tools.maintain.payload import compare, payload
-from tools.maintain.refresh import Kept, refit, refresh
+from tools.maintain.refresh import refit, refresh
 from tools.maintain.resolve import lay_out, read_record
+from tools.maintain.rewrite import Kept
 from tools.series import read_series
 from tools.upstream import Upstream, parse_ref
 
