@@ -17,10 +17,10 @@ from tools.contract.findings import Code, Finding, Site
 from tools.contract.infer import Interpreter
 from tools.contract.program import Program
 from tools.contract.registries import Registries
-from tools.contract.requirements import admitted
 from tools.contract.source import ClassInfo, FunctionInfo
 from tools.contract.values import Bound, ClassValue, Frame, HfConfig, Instance
 from tools.errors import Unavailable
+from tools.series.requirements import admitted
 
 _LIBRARY = "transformers"
 _TABLES = (

@@ -22,8 +22,8 @@ from tools.contract.findings import Code, Finding, Severity, Site
 from tools.contract.imports import Wanted
 from tools.contract.program import Program
 from tools.contract.remote import WheelTree
-from tools.contract.requirements import admitted, distribution_of
 from tools.errors import ToolError, Unavailable
+from tools.series.requirements import admitted, distribution_of
 from tools.tree import Tree
 from tools.upstream import downloads
 from tools.upstream.index import Index

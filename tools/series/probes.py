@@ -7,7 +7,9 @@ Content decides and never a version table, so that a probe also works on commits
   parameter); also module and class level assignments,
 * ``imports FILE::module.name``: the file imports the name (or, as ``module``, the module),
 * ``refers FILE::Class.method -> name``: the definition's source holds that name, attribute,
-  keyword or (in quotes) that string; an empty definition, ``FILE:: -> name``, is the whole file.
+  keyword or (in quotes) that string; an empty definition, ``FILE:: -> name``, is the whole file,
+* ``admits NAME<VERSION``: some version that upstream's requirement files admit of a distribution
+  is such a one (any specifier).
 
 A probe may be negated with a leading ``not``. A file that is absent defines and holds nothing, and
 so does one in which the names do not occur. Any other file that does not parse as Python is an
@@ -22,7 +24,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property, lru_cache
 
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
 from tools.errors import BadInput
+from tools.series.requirements import admitted
 from tools.tree import Tree
 
 
@@ -33,6 +38,7 @@ class Kind(StrEnum):
     DEFINES = "defines"
     IMPORTS = "imports"
     REFERS = "refers"
+    ADMITS = "admits"
 
 
 @dataclass(frozen=True)
@@ -42,7 +48,7 @@ class Probe:
     text: str
     negated: bool
     kind: Kind
-    path: str
+    path: str = ""
     name: str = ""
     detail: str = ""
 
@@ -59,6 +65,9 @@ class Probe:
             return tree.read(self.path) is not None or any(
                 True for _ in tree.paths(self.path.rstrip("/") + "/")
             )
+        if self.kind is Kind.ADMITS:
+            asked_for = admitted(tree, self.name).get(self.name, SpecifierSet())
+            return not (asked_for & SpecifierSet(self.detail)).is_unsatisfiable()
         source = tree.read(self.path)
         if source is None or not self._may_hold(source):
             return False
@@ -98,6 +107,7 @@ _FORMS: dict[Kind, re.Pattern[str]] = {
     Kind.REFERS: re.compile(
         rf"(?P<path>{_PATH})::(?P<name>(?:{_NAME})?)\s*->\s*(?P<detail>{_NAME}|\"[^\"]+\")"
     ),
+    Kind.ADMITS: re.compile(r"(?P<name>[a-z][a-z0-9-]*)(?P<detail>[<>=!~][<>=!~.,*\w+]*)"),
 }
 
 
@@ -117,13 +127,22 @@ def parse_probe(text: str) -> Probe:
             f"unknown probe {text.strip()!r}", f"a probe starts with {', '.join(Kind)}"
         ) from None
     match = _FORMS[kind].fullmatch(rest.strip())
-    if not match or ".." in match["path"].split("/") or match["path"].startswith("/"):
+    groups = {key: value or "" for key, value in match.groupdict().items()} if match else {}
+    path = groups.get("path", "")
+    valid = match and ".." not in path.split("/") and not path.startswith("/")
+    if not valid or (kind is Kind.ADMITS and not _is_specifier(groups["detail"])):
         raise BadInput(
             f"cannot read the probe {text.strip()!r}",
-            "see tools/series/probes.py for the four forms",
+            "see tools/series/probes.py for the five forms",
         )
-    groups = {key: value or "" for key, value in match.groupdict().items()}
     return Probe(text.strip(), negated, kind, **groups)
+
+
+def _is_specifier(text: str) -> bool:
+    try:
+        return bool(SpecifierSet(text))
+    except InvalidSpecifier:
+        return False
 
 
 # Most files are the same in many releases: answers are kept, and few parsed files, since one of

@@ -18,8 +18,8 @@ from tools.contract import (
     unused_everywhere,
 )
 from tools.contract.dependencies import missing_ranges
-from tools.contract.requirements import admitted
 from tools.errors import Unavailable
+from tools.series.requirements import admitted
 from tools.tree import MappingTree, Tree
 
 Check = Callable[..., ContractReport]

@@ -77,6 +77,11 @@ def test_probe_answers(text: str, expected: bool) -> None:
         "imports vllm/a.py",
         "refers vllm/a.py::Block",
         'refers vllm/a.py::Block -> ""',
+        "admits torch",
+        "admits torch 2",
+        "admits torch<",
+        "admits torch<2.x",
+        "admits Torch<2",
     ],
 )
 def test_malformed_probe_is_refused_with_a_hint(text: str) -> None:
@@ -96,3 +101,31 @@ def test_a_string_is_found_in_any_spelling() -> None:
     tree = MappingTree({"a.py": b'X = ["Exa" "one", "Q\\x77en"]\n'})
     assert parse_probe('refers a.py:: -> "Exaone"').holds(tree)
     assert parse_probe('refers a.py:: -> "Qwen"').holds(tree)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("admits transformers<5.8", True),
+        ("admits transformers<4.56", False),
+        ("admits transformers==5.0.1", False),
+        ("admits transformers>=5,<5.6", True),
+        ("not admits transformers>=6", True),
+        ("admits torch==2.11.0", True),
+        ("admits torch<2.11", False),
+        ("admits unheard-of<1", True),
+        ("admits msgspec<1", True),
+    ],
+)
+def test_probe_asks_what_the_requirement_files_admit(text: str, expected: bool) -> None:
+    tree = MappingTree(
+        {
+            "requirements/common.txt": b"""
+                transformers >= 4.56.0, != 5.0.*, < 6  # some reason
+                transformers-extras < 4
+                msgspec
+            """,
+            "requirements/cuda.txt": b"-r common.txt\ntorch == 2.11.0\n",
+        }
+    )
+    assert parse_probe(text).holds(tree) is expected

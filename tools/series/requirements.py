@@ -36,8 +36,13 @@ def distribution_of(module: str) -> str:
     return canonicalize_name(_DISTRIBUTIONS.get(top, top))
 
 
-def admitted(tree: Tree) -> Mapping[str, SpecifierSet]:
-    """Return what a release's requirement files ask of each distribution on Linux with CUDA."""
+def admitted(tree: Tree, only: str = "") -> Mapping[str, SpecifierSet]:
+    """Return what a release's requirement files ask of each distribution on Linux with CUDA.
+
+    Args:
+        tree: Upstream's tree.
+        only: The one distribution to look for, by its usual name; "" for all.
+    """
     found: dict[str, SpecifierSet] = {}
     seen: set[str] = set()
     pending = [*_FILES, *_OLD_FILES]
@@ -53,6 +58,8 @@ def admitted(tree: Tree) -> Mapping[str, SpecifierSet]:
                 folder = path.rpartition("/")[0]
                 name = line.removeprefix("-r").strip()
                 pending.append(f"{folder}/{name}" if folder else name)
+                continue
+            if not line.lower().startswith(only):
                 continue
             try:
                 requirement = Requirement(line)
