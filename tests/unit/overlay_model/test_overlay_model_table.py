@@ -13,6 +13,8 @@ OVERLAY = read_overlay(ROOT)
 MODELS = "vllm/model_executor/models/"
 CONFIG = "vllm/transformers_utils/configs/exaone4_5.py"
 REGISTRY = {"vllm/transformers_utils/config.py": b"class LazyConfigDict(dict): ...\n"}
+PROCESSOR = "vllm/transformers_utils/processors/exaone4_5.py"
+NEW_TRANSFORMERS = {"requirements/common.txt": b"transformers >= 5.10.4\n"}
 UPSTREAM_MODEL = {MODELS + "exaone4_5.py": b"", MODELS + "exaone4_5_mtp.py": b""}
 
 
@@ -25,7 +27,12 @@ def test_everything_is_laid_where_upstream_lacks_the_model() -> None:
 
 
 def test_only_the_config_is_laid_where_upstream_has_the_model() -> None:
-    assert laid({**REGISTRY, **UPSTREAM_MODEL}) == {CONFIG}
+    assert laid({**REGISTRY, **UPSTREAM_MODEL, **NEW_TRANSFORMERS}) == {CONFIG}
+
+
+def test_the_processor_is_laid_too_where_a_transformers_without_one_is_admitted() -> None:
+    old = {"requirements/common.txt": b"transformers >= 5.5.3\n"}
+    assert laid({**REGISTRY, **UPSTREAM_MODEL, **old}) == {CONFIG, PROCESSOR}
 
 
 def test_nothing_is_laid_where_no_config_can_be_registered_by_name() -> None:
@@ -33,7 +40,7 @@ def test_nothing_is_laid_where_no_config_can_be_registered_by_name() -> None:
 
 
 def test_a_config_of_upstreams_own_is_not_replaced() -> None:
-    assert laid({**REGISTRY, **UPSTREAM_MODEL, CONFIG: b""}) == set()
+    assert laid({**REGISTRY, **UPSTREAM_MODEL, **NEW_TRANSFORMERS, CONFIG: b""}) == set()
 
 
 def test_every_module_is_listed_and_mirrors_its_place() -> None:
