@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tools.contract.program import External, Program
-from tools.contract.source import ClassInfo, FunctionInfo
+from tools.contract.source import ClassInfo, FunctionInfo, ModuleInfo
 
 # Bases of other distributions that add no attribute a model would read, and nn.Module, whose
 # attributes are listed below. Any other external base may add anything.
@@ -21,6 +21,7 @@ _PLAIN_BASES = frozenset(
         "torch.nn.modules.Module",
     )
 )
+_REGISTERS = frozenset(("register_buffer", "register_parameter", "register_module", "add_module"))
 _MODULE_BASES = frozenset(("torch.nn.Module", "torch.nn.modules.Module"))
 # Public and commonly used private members of torch.nn.Module (torch 2.x reference).
 MODULE_MEMBERS = frozenset(
@@ -328,33 +329,47 @@ def _assignments(cls: ClassInfo, function: FunctionInfo) -> Iterator[Assignment]
             case ast.withitem() if node.optional_vars:
                 yield from target(node.optional_vars, None)
             case ast.Call():
-                name = _registered(node, me)
-                if name:
+                for name in _registered(node, function):
                     yield Assignment(cls, function, name, node.lineno, None)
             case _:
                 pass
 
 
-def _registered(call: ast.Call, me: str) -> str:
-    """Return the attribute that ``setattr`` or a ``register_*`` call on ``self`` creates."""
+def _registered(call: ast.Call, function: FunctionInfo) -> list[str]:
+    """Return the attributes that ``setattr`` or a ``register_*`` call on ``self`` creates."""
+    named: ast.expr | None = None
     if isinstance(call.func, ast.Name) and call.func.id in {"setattr", "set_weight_attrs"}:
-        args = call.args
-        owner = args[0] if args else None
-        if isinstance(owner, ast.Name) and owner.id == me and len(args) > 1:
-            return _text(args[1])
-    if isinstance(call.func, ast.Attribute) and call.func.attr in {
-        "register_buffer",
-        "register_parameter",
-        "register_module",
-        "add_module",
-    }:
-        value = call.func.value
-        if isinstance(value, ast.Name) and value.id == me:
-            if call.args:
-                return _text(call.args[0])
-            return next((_text(k.value) for k in call.keywords if k.arg == "name"), "")
-    return ""
+        if len(call.args) > 1 and _is_name(call.args[0], function.self_name):
+            named = call.args[1]
+    elif (
+        isinstance(call.func, ast.Attribute)
+        and call.func.attr in _REGISTERS
+        and _is_name(call.func.value, function.self_name)
+    ):
+        keyword = next((k.value for k in call.keywords if k.arg == "name"), None)
+        named = call.args[0] if call.args else keyword
+    choices = [named] if named else []
+    if isinstance(named, ast.Name):
+        choices = [part for parts in _loops(function, named.id) for part in parts]
+    return [text for choice in choices if (text := _text(choice, function.module))]
 
 
-def _text(node: ast.expr) -> str:
+def _is_name(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def _loops(function: FunctionInfo, name: str) -> Iterator[list[ast.expr]]:
+    """Yield the parts of each literal that a loop of the function binds to a name in turn."""
+    for node, _ in function.nodes:
+        if not isinstance(node, ast.For) or not _is_name(node.target, name):
+            continue
+        if isinstance(node.iter, ast.Tuple | ast.List | ast.Set):
+            yield node.iter.elts
+
+
+def _text(node: ast.expr, module: ModuleInfo) -> str:
+    """Return a string, or the one that a constant of the module is bound to, or ""."""
+    if isinstance(node, ast.Name):
+        bound = module.bindings.get(node.id, ())
+        node = bound[0] if len(bound) == 1 and isinstance(bound[0], ast.expr) else node
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""

@@ -151,6 +151,20 @@ def test_config_reads_of_a_drafter_are_compared_with_its_targets_config(make_tre
     ]
 
 
+@pytest.mark.parametrize("names", ['("layers", "hidden_size")', '("layers", _SIZE)'])
+def test_attributes_that_a_loop_sets_by_name_are_declared(make_tree: MakeTree, names: str):
+    config = f"""
+        _SIZE = "hidden_size"
+        class MineConfig:
+            def __init__(self, text_config=None):
+                self.text_config = text_config
+                for name in {names}:
+                    setattr(self, name, getattr(text_config, name))
+        """
+    files = MODELS | {"vllm/transformers_utils/configs/mine.py": config}
+    assert not check(make_tree(files), modules=MODEL_CLIENT).findings
+
+
 @pytest.mark.parametrize(
     ("path", "old", "new", "expected"),
     [

@@ -90,6 +90,7 @@ def build_vision_transformer(
     offered = {
         "use_data_parallel": lambda: mm_config.mm_encoder_tp_mode == "data",
         "multimodal_config": lambda: mm_config,
+        # contract: ignore[CT212] called only where the transformer takes it: there it exists
         "attn_backend_override": lambda: mm_config.mm_encoder_attn_backend,
     }
     transformer = qwen2_5_vl.Qwen2_5_VisionTransformer
