@@ -16,7 +16,7 @@ from tools.errors import BadInput, EnvironmentLacks
 
 CACHE_VARIABLE = "VLLM_EXAONE_CACHE"
 _REQUIRED = frozenset({"default-ref", "git-url", "build-number"})
-_KEYS = _REQUIRED | {"narrow", "release-to", "signing-key", "sign-sums"}
+_KEYS = _REQUIRED | {"oldest-ref", "narrow", "release-to", "signing-key", "sign-sums"}
 # What follows the URL's scheme, or a path: an option, a helper (ext::) or a control character
 # would be read by git as something else than a place.
 _REMOTE_HELPER = re.compile(r"[A-Za-z0-9+.-]+::")
@@ -48,6 +48,7 @@ class Settings:
             absolute path.
         build_number: The N of the local version ``+exaone.N``.
         cache: Where the store, the downloads and the engine environments lie.
+        oldest_ref: The oldest release that is supported: what only older ones need may go.
         narrow: By releases, the version ranges that requirements were proved broken outside of.
         release_to: The repository that releases are pushed to; "" where none is set.
         signing_key: The key that git signs release tags with, as git names it; "" signs none.
@@ -59,6 +60,7 @@ class Settings:
     git_url: str
     build_number: int
     cache: Path
+    oldest_ref: str = "v0.10.0"
     narrow: tuple[Narrowing, ...] = ()
     release_to: str = ""
     signing_key: str = ""
@@ -97,6 +99,7 @@ class Settings:
             git_url=check_git_url(_setting(file, table, "git-url", str)),
             build_number=_build_number(file, table),
             cache=_cache_directory(variables),
+            oldest_ref=_optional(file, table, "oldest-ref", cls.oldest_ref),
             narrow=_narrowings(file, table),
             release_to=_optional(file, table, "release-to", ""),
             signing_key=_optional(file, table, "signing-key", ""),

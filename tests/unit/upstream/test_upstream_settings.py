@@ -27,6 +27,13 @@ def test_settings_are_found_from_below(project: Path, tmp_path: Path) -> None:
     assert read == Settings(project, "v1.2.3", "https://x.invalid/y.git", 3, tmp_path / "c")
 
 
+def test_the_oldest_supported_release_may_be_set(project: Path) -> None:
+    assert Settings.load(project, {}).oldest_ref == "v0.10.0"
+    with (project / "pyproject.toml").open("a") as file:
+        file.write('oldest-ref = "v1.0.0"\n')
+    assert Settings.load(project, {}).oldest_ref == "v1.0.0"
+
+
 def test_the_default_cache_is_the_users(project: Path, hermetic: Path) -> None:
     assert Settings.load(project, {}).cache.is_relative_to(hermetic)
     assert Settings.load(project, {}).cache.name == "vllm-exaone"
