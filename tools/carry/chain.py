@@ -7,6 +7,7 @@ same patches, overlay and upstream commit give the same commit ids on every mach
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from tools.carry.ladder import Stuck, climb
 from tools.carry.marking import mark
@@ -24,8 +25,10 @@ from tools.git import REGULAR, Commit, Entry, Git, GitTree, Person
 from tools.merge import Labels
 from tools.overlay import Laid, Overlay, unmet
 from tools.series import Patch, Series, Step
+from tools.tree import Tree
 from tools.upstream import Upstream
 
+T = TypeVar("T")
 COMMITTER = ("vllm-exaone", "vllm-exaone@invalid")
 WRITTEN_REFS = "refs/written/"
 CARRIED_REFS = "refs/carried/"
@@ -107,6 +110,18 @@ class Carrier:
             for upstream in upstreams:
                 yield self._carry(git, upstream)
             self._publish(git, {})
+
+    def look(self, upstream: Upstream, see: Callable[[Carried, Tree], T]) -> T:
+        """Carry in memory and return what ``see`` makes of it and of its tree; nothing else stays.
+
+        Raises:
+            BadInput: A patch does not fit the base that it names.
+        """
+        with self.git.quarantined() as git:
+            carried = self._carry(git, upstream)
+            seen = see(carried, GitTree(git, carried.commit))
+            self._publish(git, {})
+        return seen
 
     def _carry(self, git: Git, upstream: Upstream) -> Carried:
         outcomes, tip = self._patches(git, upstream.commit, upstream.ref.name)

@@ -11,6 +11,7 @@ _MODULES = {
     "tools.cli.shipping": ("build", "inspect"),
     "tools.cli.proving": ("contract", "smoke", "reference"),
     "tools.cli.solving": ("resolve", "refresh"),
+    "tools.cli.following": ("bisect",),
     "tools.cli.stores": ("tags", "doctor", "store"),
 }
 
@@ -33,4 +34,9 @@ def make_app(command: str = "") -> typer.Typer:
     owners = [module for module, commands in _MODULES.items() if command in commands]
     for module in owners or _MODULES:
         import_module(module).register(app)
+    app.callback()(_group)
     return app
+
+
+def _group() -> None:
+    """Keep a module's only command behind its name: Typer would drop the name otherwise."""

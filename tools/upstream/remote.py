@@ -8,7 +8,7 @@ gets a plain fetch. What arrives is checked by git (``fetch.fsckObjects``).
 import contextlib
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
@@ -176,6 +176,38 @@ def complete(store: Store, remote: Remote, prefix: str, tip: str, notify: Notify
         Unreachable: The repository cannot be read.
     """
     notify(f"looking for {prefix} in the history of {remote.shown}")
+    with _commits(store, remote, tip, _HISTORY) as incoming:
+        return incoming.resolve(f"{prefix}^{{commit}}")
+
+
+@contextlib.contextmanager
+def fetched_history(store: Store, remote: Remote, commits: Sequence[str]) -> Iterator[Git]:
+    """Yield a repository with some commits and all that led to them, gone afterwards.
+
+    Args:
+        store: Where to fetch into, aside.
+        remote: The repository.
+        commits: Full ids.
+
+    Raises:
+        Unreachable: The repository cannot be read.
+        Unavailable: It lacks one of the commits.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            incoming = stack.enter_context(_commits(store, remote, commits[0], commits))
+        except Unreachable:
+            # A server that gives no commits by id gives them as part of its branches and tags.
+            incoming = stack.enter_context(_commits(store, remote, commits[0], _HISTORY))
+        for commit in commits:
+            if incoming.resolve(f"{commit}^{{commit}}") is None:
+                raise Unavailable(f"there is no commit {commit} in {remote.shown}")
+        yield incoming
+
+
+@contextlib.contextmanager
+def _commits(store: Store, remote: Remote, tip: str, wanted: Sequence[str]) -> Iterator[Git]:
+    """Yield a repository with the history of what is wanted, if possible without trees."""
     with _incoming(store, remote, filtered=True) as incoming:
         try:
             _ask(incoming, remote, *_FETCH, "--depth=1", "--filter=tree:0", _NAME, tip)
@@ -183,8 +215,8 @@ def complete(store: Store, remote: Remote, prefix: str, tip: str, notify: Notify
         except Unreachable:
             filters = False
     with _incoming(store, remote, filtered=filters) as incoming:
-        _ask(incoming, remote, *_FETCH, *(["--filter=tree:0"] if filters else []), _NAME, *_HISTORY)
-        return incoming.resolve(f"{prefix}^{{commit}}")
+        _ask(incoming, remote, *_FETCH, *(["--filter=tree:0"] if filters else []), _NAME, *wanted)
+        yield incoming
 
 
 @contextlib.contextmanager
