@@ -12,18 +12,20 @@ import json
 
 from tools.smoke import tokenizer
 
-THOUGHT = "They ask for the weather, so I look it up."
-ANSWER = "I look it up."
+_THOUGHT = ("They ask for the weather,", " so I look it up.")
+_ANSWER = ("One moment,", " please.")
+THOUGHT, ANSWER = "".join(_THOUGHT), "".join(_ANSWER)
 FUNCTION = "weather"
 ARGUMENTS = {"city": "Seoul", "days": 2}
 BLANK = "\n\n"
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
-# Several parts, so that a call arrives in several pieces when it is streamed.
+# All in several parts, so that each arrives in several pieces when it is streamed.
 _CALL = ('{"name": "weather", ', '"arguments": ', '{"city": "Seoul", ', '"days": 2}}')
 _FIRST = 80
-_TEXTS = (BLANK, THOUGHT, ANSWER, OPEN, *_CALL, CLOSE)
+_TEXTS = (*_THOUGHT, BLANK, *_ANSWER, OPEN, *_CALL, CLOSE)
 TOKENS = {_FIRST + place: text for place, text in enumerate(_TEXTS)}
-_BLANK, _THOUGHT, *_REST = TOKENS
+_THINKING = tuple(TOKENS)[: len(_THOUGHT)]
+_BLANK, *_REST = tuple(TOKENS)[len(_THOUGHT) :]
 
 
 def newline() -> int:
@@ -33,7 +35,7 @@ def newline() -> int:
 
 def thinking() -> tuple[int, ...]:
     """Return what follows one line break, to the end of the turn."""
-    return (_THOUGHT, tokenizer.END_THINK, _BLANK, *answering())
+    return (*_THINKING, tokenizer.END_THINK, _BLANK, *answering())
 
 
 def answering() -> tuple[int, ...]:

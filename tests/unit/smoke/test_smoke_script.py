@@ -23,8 +23,8 @@ def test_each_token_has_one_predecessor() -> None:
 def test_a_line_break_leads_to_a_thought_and_a_blank_line_to_the_answer() -> None:
     thinking, answering = script.thinking(), script.answering()
     assert follow(script.newline(), len(thinking)) == thinking
-    blank = thinking[2]
-    assert script.TOKENS[blank] == script.BLANK
+    (blank,) = (token for token, text in script.TOKENS.items() if text == script.BLANK)
+    assert thinking[thinking.index(blank) + 1 :] == answering
     assert follow(blank, len(answering)) == answering
     assert thinking[-1] == answering[-1] == tokenizer.EOS
 
