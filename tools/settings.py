@@ -16,7 +16,14 @@ from tools.errors import BadInput, EnvironmentLacks
 
 CACHE_VARIABLE = "VLLM_EXAONE_CACHE"
 _REQUIRED = frozenset({"default-ref", "git-url", "build-number"})
-_KEYS = _REQUIRED | {"oldest-ref", "narrow", "release-to", "signing-key", "sign-sums"}
+_KEYS = _REQUIRED | {
+    "oldest-ref",
+    "narrow",
+    "release-to",
+    "signing-key",
+    "sign-sums",
+    "verify-on-change",
+}
 # What follows the URL's scheme, or a path: an option, a helper (ext::) or a control character
 # would be read by git as something else than a place.
 _REMOTE_HELPER = re.compile(r"[A-Za-z0-9+.-]+::")
@@ -53,6 +60,7 @@ class Settings:
         release_to: The repository that releases are pushed to; "" where none is set.
         signing_key: The key that git signs release tags with, as git names it; "" signs none.
         sign_sums: The command that signs ``SHA256SUMS``, ``{}`` standing for the file; or empty.
+        verify_on_change: The releases whose smoke is verified on every change.
     """
 
     root: Path
@@ -65,6 +73,7 @@ class Settings:
     release_to: str = ""
     signing_key: str = ""
     sign_sums: tuple[str, ...] = ()
+    verify_on_change: tuple[str, ...] = ()
 
     @classmethod
     def load(
@@ -99,6 +108,7 @@ class Settings:
             git_url=check_git_url(_setting(file, table, "git-url", str)),
             build_number=_build_number(file, table),
             cache=_cache_directory(variables),
+            verify_on_change=_releases(file, table, "verify-on-change"),
             oldest_ref=_optional(file, table, "oldest-ref", cls.oldest_ref),
             narrow=_narrowings(file, table),
             release_to=_optional(file, table, "release-to", ""),
@@ -201,6 +211,14 @@ def _narrowings(file: Path, table: Mapping[str, Any]) -> tuple[Narrowing, ...]:
             ) from None
         found.append(Narrowing(wanted, tuple(ranges.items())))
     return tuple(found)
+
+
+def _releases(file: Path, table: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    """Return a list of releases; one that is not there is empty."""
+    value = table.get(key, [])
+    if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
+        raise BadInput(f"{file}: {key} is not a list of releases: {value!r}")
+    return tuple(value)
 
 
 def _build_number(file: Path, table: Mapping[str, Any]) -> int:
