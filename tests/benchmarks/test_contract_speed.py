@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tools.contract import check
+from tools.contract.check import check
 from tools.git import GitTree
 from tools.settings import Settings
 from tools.upstream import Store, obtain

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.contract_mutations import Edited, Mutation, generate
-from tools.contract import ContractReport, WheelIndex, bisect_since, check
+from tools.contract import ContractReport
+from tools.contract.check import check
+from tools.contract.dependencies import WheelIndex
+from tools.contract.since import bisect_since
 from tools.git import GitTree
 from tools.settings import Settings
 from tools.tree import Tree

@@ -20,7 +20,8 @@ from tools.cli.common import (
     results,
 )
 from tools.cli.shipping import wheel_request
-from tools.contract import ContractReport, to_sarif
+from tools.contract import ContractReport
+from tools.contract.sarif import to_sarif
 from tools.errors import CheckFailed
 from tools.maintain import releases_since
 from tools.maintain.contracts import (

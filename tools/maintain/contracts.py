@@ -4,7 +4,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.contract import ContractReport, WheelIndex, bisect_since, check
+from tools.contract import ContractReport
+from tools.contract.check import check
+from tools.contract.dependencies import WheelIndex
+from tools.contract.since import bisect_since
 from tools.git import Git, GitTree
 from tools.overlay import Overlay
 from tools.tree import Tree

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 
 from tools.carry import Carried, Carrier, Outcome, PatchOutcome
-from tools.contract import CODES, Finding, check
+from tools.contract import CODES, Finding
+from tools.contract.check import check
 from tools.errors import BadInput
 from tools.git import GitTree
 from tools.maintain.bisect import Answer, Question

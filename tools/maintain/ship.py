@@ -6,7 +6,7 @@ from importlib import metadata
 from pathlib import Path
 
 from tools.carry import Carried
-from tools.contract import check
+from tools.contract.check import check
 from tools.errors import BadInput, CheckFailed, ToolError
 from tools.git import Git, GitTree
 from tools.maintain.contracts import client_modules

@@ -5,7 +5,8 @@ from textwrap import dedent
 
 import pytest
 
-from tools.contract import ContractReport, check
+from tools.contract import ContractReport
+from tools.contract.check import check
 from tools.tree import MappingTree
 
 MakeTree = Callable[..., MappingTree]

@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tools.contract import ContractReport, Severity, check
+from tools.contract import ContractReport, Severity
+from tools.contract.check import check
 from tools.errors import BadInput
 from tools.tree import MappingTree
 

@@ -8,16 +8,11 @@ import pytest
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from tools.contract import (
-    CODES,
-    ContractReport,
-    Severity,
-    bisect_since,
-    check,
-    to_sarif,
-    unused_everywhere,
-)
+from tools.contract import CODES, ContractReport, Severity
+from tools.contract.check import check, unused_everywhere
 from tools.contract.dependencies import missing_ranges
+from tools.contract.sarif import to_sarif
+from tools.contract.since import bisect_since
 from tools.errors import Unavailable
 from tools.series.requirements import admitted
 from tools.tree import MappingTree, Tree
