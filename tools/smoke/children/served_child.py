@@ -8,7 +8,6 @@ import base64
 import importlib
 import io
 import json
-import os
 import sys
 import time
 from collections.abc import Iterable, Mapping
@@ -142,12 +141,9 @@ def main(job_file: str) -> int:
     target = Path(job["result"])
     result: dict[str, Any] = {"versions": engine.versions(), "start": {}, "steps": {}}
     began = time.monotonic()
-    vllm = Path(sys.executable).with_name("vllm")
-    # Its workers import what lies beside the interpreter, not beside this script.
-    env = {"PATH": f"{vllm.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
+    start = [sys.executable, "-P", str(Path(__file__).with_name("serve.py")), "serve"]
     try:
-        command = [str(vllm), "serve", *job["engine"]["command"]]
-        with server.served(command, env, job["seconds"]) as url:
+        with server.served([*start, *job["engine"]["command"]], job["seconds"]) as url:
             result["start"] = {"seconds": time.monotonic() - began}
             child.write_result(result, target)
             client = importlib.import_module("openai").OpenAI(

@@ -7,12 +7,11 @@ kills it too.
 
 import contextlib
 import http.client
-import os
 import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 HOST = "127.0.0.1"
 POLL_SECONDS = 0.5
@@ -66,12 +65,11 @@ def stop(process: "subprocess.Popen[bytes]") -> int:
 
 
 @contextlib.contextmanager
-def served(command: Sequence[str], env: Mapping[str, str], seconds: float) -> Iterator[str]:
+def served(command: Sequence[str], seconds: float) -> Iterator[str]:
     """Run the block with the server up; yield its address.
 
     Args:
         command: What to run, without host and port. Its output joins the caller's.
-        env: Variables besides the caller's own.
         seconds: How long it may take to start.
 
     Raises:
@@ -79,9 +77,7 @@ def served(command: Sequence[str], env: Mapping[str, str], seconds: float) -> It
     """
     port = free_port()
     process = subprocess.Popen(
-        [*command, "--host", HOST, "--port", str(port)],
-        stdin=subprocess.DEVNULL,
-        env={**os.environ, **env},
+        [*command, "--host", HOST, "--port", str(port)], stdin=subprocess.DEVNULL
     )
     try:
         await_health(process, port, seconds)
