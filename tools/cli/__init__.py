@@ -11,7 +11,7 @@ _MODULES = {
     "tools.cli.shipping": ("build", "inspect"),
     "tools.cli.proving": ("contract", "smoke", "reference"),
     "tools.cli.solving": ("resolve", "refresh"),
-    "tools.cli.following": ("bisect",),
+    "tools.cli.following": ("bisect", "watch"),
     "tools.cli.stores": ("tags", "doctor", "store"),
 }
 

@@ -1,18 +1,37 @@
 """Commands that follow upstream: bisect, survival, watch."""
 
+import os
+from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tools.cli.common import JsonOption, Project, SourceOption, note, print_json, results
+from tools.cli.common import (
+    DeviceOption,
+    DryRunOption,
+    JsonOption,
+    Project,
+    SourceOption,
+    note,
+    print_json,
+    results,
+)
+from tools.errors import CheckFailed, Unavailable
 from tools.maintain.bisect import bisect
+from tools.maintain.line import obtain_offered, project_line
+from tools.maintain.notify import channels
 from tools.maintain.questions import contract_question, outcome_question
+from tools.maintain.watch import Plan, due_refs, inputs_digest, wanted_refs, watch
+from tools.maintain.watched import Record, Stage
 from tools.report.bisect import bisection_data, bisection_text
+from tools.report.watch import due_text, watch_data, watch_notice, watch_text
 
 
 def register(app: typer.Typer) -> None:
     """Add this module's commands to ``app``."""
     app.command(name="bisect")(bisect_command)
+    app.command(name="watch")(watch_command)
 
 
 def bisect_command(
@@ -71,3 +90,83 @@ def bisect_command(
         print_json(bisection_data(done))
     else:
         results.print(bisection_text(done))
+
+
+def watch_command(
+    since: Annotated[
+        str,
+        typer.Option("--since", metavar="REF", help="The oldest release; default-ref without."),
+    ] = "",
+    to: Annotated[str, typer.Option("--to", metavar="REF", help="The newest release.")] = "",
+    branch: Annotated[
+        list[str] | None, typer.Option("--branch", metavar="NAME", help="Follow this branch too.")
+    ] = None,
+    candidates: Annotated[
+        bool, typer.Option("--candidates", help="Follow release candidates too.")
+    ] = False,
+    until: Annotated[
+        Stage, typer.Option("--until", help="How far to take each ref.")
+    ] = Stage.SMOKE,
+    smoke_unchanged: Annotated[
+        bool,
+        typer.Option(
+            "--smoke-unchanged",
+            help="Run the engine also where no outcome and no finding changed.",
+        ),
+    ] = False,
+    state: Annotated[
+        Path | None,
+        typer.Option("--state", metavar="FILE", help="What is known; build/watch.json without."),
+    ] = None,
+    source: SourceOption = "auto",
+    device: DeviceOption = "auto",
+    as_json: JsonOption = False,
+    dry_run: DryRunOption = False,
+) -> None:
+    """Take each upstream ref that is new through carry, contract, build and smoke.
+
+    What was done is kept in the state and not done again. The exit code is 1 as long as a ref
+    needs a person. With VLLM_EXAONE_WEBHOOK, or GITHUB_TOKEN and GITHUB_REPOSITORY, people are
+    told.
+    """
+    project = Project(source)
+    file = state or project.settings.root / "build" / "watch.json"
+    oldest = project.refs([since] if since else None)[0]
+    newest = project.refs([to])[0] if to else ""
+    rows = wanted_refs(
+        project.store, source, oldest, newest, branches=branch or [], candidates=candidates
+    )
+    plan = Plan(rows, until, inputs_digest(project.carrier), smoke_unchanged)
+    if dry_run:
+        due = due_refs(file, plan)
+        if as_json:
+            print_json([row.ref.name for row in due])
+        else:
+            results.print(due_text(due))
+        return
+    open_channels = channels(os.environ)
+
+    def tell(record: Record) -> None:
+        for channel in open_channels:
+            channel.send(watch_notice(record))
+
+    done = watch(
+        file,
+        plan,
+        partial(obtain_offered, project.store, notify=note),
+        project_line(project.carrier, project.settings, device, note),
+        tell=tell,
+        notify=note,
+    )
+    if as_json:
+        print_json(watch_data(done))
+    else:
+        results.print(watch_text(done))
+    if done.standing:
+        first = done.standing[0]
+        raise CheckFailed(
+            f"{len(done.standing)} refs need a person, {first.ref} first: {first.needs[0].text}",
+            first.needs[0].advice,
+        )
+    if done.untold:
+        raise Unavailable(f"{done.untold[0].ref} could not be told", "the next watch tries again")

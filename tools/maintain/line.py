@@ -1,0 +1,63 @@
+"""The project's own line: how a watch carries, checks, builds and runs one ref."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tools.carry import Carried, Carrier
+from tools.contract import ContractReport
+from tools.git import GitTree
+from tools.maintain.contracts import ContractRequest, check_contract, client_modules
+from tools.maintain.ship import WheelRequest, build_wheel, built_wheel
+from tools.maintain.stages import Line
+from tools.settings import Settings
+from tools.smoke.results import SmokeReport
+from tools.smoke.smoke import smoke
+from tools.upstream import RefKind, Store, Upstream, obtain
+from tools.upstream.history import Offered
+from tools.wheel.build import resolve_device
+
+Notify = Callable[[str], None]
+
+
+def project_line(carrier: Carrier, settings: Settings, device: str, notify: Notify) -> Line:
+    """Return how the project's series and overlay are taken through the stages.
+
+    Args:
+        carrier: Carries them.
+        settings: Where wheels go and what is kept.
+        device: ``auto``, ``cpu`` or ``cuda``.
+        notify: Told what takes time.
+    """
+
+    def contract(carried: Carried) -> ContractReport:
+        tree = GitTree(carrier.git, carried.commit)
+        modules = client_modules(carrier.overlay, tree)
+        request = ContractRequest(carried.upstream.ref.name, tree, modules)
+        return check_contract(request, settings.cache, notify)
+
+    def build(carried: Carried) -> Path:
+        directory = settings.root / "build" / carried.upstream.ref.name / "dist"
+        request = WheelRequest(device, directory, settings.build_number)
+        held = built_wheel(carried, request)
+        if held is not None:
+            return held
+        return build_wheel(carrier.git, carried, request, settings.cache, notify).wheel
+
+    def run(carried: Carried, wheel: Path) -> SmokeReport:
+        return smoke(
+            carried.upstream.ref.name,
+            wheel=wheel,
+            device=resolve_device(device),
+            root=settings.root,
+            cache=settings.cache,
+            progress=notify,
+        )
+
+    return Line(carrier.carry, contract, build, run)
+
+
+def obtain_offered(store: Store, offered: Offered, notify: Notify) -> Upstream:
+    """Bring an offered ref into the store: of a branch the very commit that was offered."""
+    branch = offered.ref.kind is RefKind.BRANCH
+    name = offered.commit if branch else offered.ref.name
+    return obtain(store, name, offered.source, notify)

@@ -1,0 +1,272 @@
+"""What a watch knows: one record a ref, in a file that a kill leaves whole.
+
+Nothing in it depends on when or how often a watch ran: the same upstream refs and the same series
+give the same bytes, however often the runs that made them were interrupted.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from packaging.version import Version
+
+from tools.errors import BadInput
+from tools.upstream import parse_ref
+from tools.upstream.downloads import write_aside
+
+FORMAT = 1
+
+
+class Stage(StrEnum):
+    """What a ref is taken through, in this order."""
+
+    CARRY = "carry"
+    CONTRACT = "contract"
+    BUILD = "build"
+    SMOKE = "smoke"
+
+    @property
+    def place(self) -> int:
+        """Its place in the order."""
+        return list(Stage).index(self)
+
+
+class Result(StrEnum):
+    """How a stage ended.
+
+    ``lacking`` is for what this machine or the index does not have yet: it is tried again.
+    """
+
+    DONE = "done"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    LACKING = "lacking"
+
+
+@dataclass(frozen=True)
+class Need:
+    """Something that a person must do, or should look at.
+
+    Attributes:
+        stage: The stage that found it.
+        about: The patch, the contract finding or the smoke check.
+        text: What is wrong, in one line.
+        advice: What to do, in one line.
+        blocking: Whether the ref is not usable until then.
+    """
+
+    stage: Stage
+    about: str
+    text: str
+    advice: str
+    blocking: bool = True
+
+
+@dataclass(frozen=True)
+class StageRecord:
+    """What came of one stage.
+
+    Attributes:
+        result: How it ended.
+        summary: In one line.
+        facts: What it found, by name, to compare with the ref before.
+        needs: What it asks of a person.
+    """
+
+    result: Result
+    summary: str
+    facts: Mapping[str, str] = field(default_factory=dict)
+    needs: tuple[Need, ...] = ()
+
+
+@dataclass(frozen=True)
+class Record:
+    """One ref.
+
+    Attributes:
+        ref: Its name.
+        commit: Its commit in the store.
+        source: Where it came from.
+        inputs: A digest of series, overlay and kept resolutions; see :func:`inputs_digest`.
+        stages: What came of each stage that was reached.
+        told: Whether what it asks of a person was passed on.
+    """
+
+    ref: str
+    commit: str
+    source: str
+    inputs: str
+    stages: Mapping[Stage, StageRecord] = field(default_factory=dict)
+    told: bool = False
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """What it asks of a person, in the order of the stages."""
+        return tuple(need for stage in Stage for need in self._needs(stage))
+
+    def _needs(self, stage: Stage) -> tuple[Need, ...]:
+        return self.stages[stage].needs if stage in self.stages else ()
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the ref is not usable until a person did something."""
+        return any(need.blocking for need in self.needs)
+
+    def due(self, until: Stage) -> tuple[Stage, ...]:
+        """Return the stages to do, in order, to take the ref as far as ``until``.
+
+        Nothing follows on a conflict or on a wheel that could not be built.
+        """
+        wanted = []
+        for stage in Stage:
+            if stage.place > until.place:
+                break
+            held = self.stages.get(stage)
+            if held is None or held.result is Result.LACKING:
+                wanted.append(stage)
+            elif held.result is Result.FAILED and stage in (Stage.CARRY, Stage.BUILD):
+                break
+        return tuple(wanted)
+
+    def with_stage(self, stage: Stage, found: StageRecord) -> "Record":
+        """Return this record with what came of a stage; what is new in it was not told yet."""
+        news = found.needs not in ((), self._needs(stage))
+        return replace(self, stages={**self.stages, stage: found}, told=self.told and not news)
+
+    def changed_from(self, before: "Record | None") -> bool:
+        """Whether an outcome or a finding is another than at the ref before."""
+        if before is None:
+            return True
+        return any(
+            _facts(self, stage) != _facts(before, stage) for stage in (Stage.CARRY, Stage.CONTRACT)
+        )
+
+
+def _facts(record: Record, stage: Stage) -> Mapping[str, str]:
+    return record.stages[stage].facts if stage in record.stages else {}
+
+
+@dataclass(frozen=True)
+class State:
+    """All records, in the order in which their refs were first seen."""
+
+    records: tuple[Record, ...] = ()
+
+    def find(self, ref: str, commit: str = "") -> Record | None:
+        """Return the newest record of a ref, of this commit where one is given."""
+        for record in reversed(self.records):
+            if record.ref == ref and commit in ("", record.commit):
+                return record
+        return None
+
+    def before(self, ref: str, commit: str) -> Record | None:
+        """Return the record to compare a ref with.
+
+        For a release that of the nearest release below it; for a branch the one of its earlier
+        commit, or else of the newest release.
+        """
+        version = parse_ref(ref).version
+        if version is None:
+            earlier = [r for r in self.records if r.ref == ref and r.commit != commit]
+            if earlier:
+                return earlier[-1]
+        below = [
+            (found, record)
+            for record in self.records
+            if (found := parse_ref(record.ref).version) is not None
+            and (version is None or found < version)
+        ]
+        return max(below, key=_by_version)[1] if below else None
+
+    def put(self, record: Record) -> "State":
+        """Return the state with a record in the place of the one it brings up to date.
+
+        Of a branch the one before it is kept beside it, and no older one.
+        """
+        rows = list(self.records)
+        for at, held in enumerate(rows):
+            if (held.ref, held.commit) == (record.ref, record.commit):
+                rows[at] = record
+                return State(tuple(rows))
+        same = [held for held in rows if held.ref == record.ref]
+        return State((*(held for held in rows if held not in same[:-1]), record))
+
+
+def _by_version(row: tuple[Version, Record]) -> Version:
+    return row[0]
+
+
+# The file ---------------------------------------------------------------------------------------
+
+
+def read_state(file: Path) -> State:
+    """Read the state; a missing file is an empty one.
+
+    Raises:
+        BadInput: The file is no state of a watch, or of a newer version.
+    """
+    try:
+        document = json.loads(file.read_bytes())
+        if document["format"] != FORMAT:
+            raise BadInput(
+                f"{file} has format {document['format']}, not {FORMAT}",
+                "move it away to start anew",
+            )
+        return State(tuple(_record(row) for row in document["refs"]))
+    except FileNotFoundError:
+        return State()
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise BadInput(
+            f"{file} is no state of a watch: {error}", "move it away to start anew"
+        ) from error
+
+
+def write_state(file: Path, state: State) -> None:
+    """Write the state with one rename.
+
+    Raises:
+        EnvironmentLacks: The file cannot be written.
+    """
+    document = {"format": FORMAT, "refs": record_rows(state.records)}
+    write_aside(file, (json.dumps(document, indent=1, ensure_ascii=False) + "\n").encode())
+
+
+def record_rows(records: Iterable[Record]) -> list[dict[str, Any]]:
+    """Return records as plain data, the same as in the file."""
+    return [
+        {
+            "ref": record.ref,
+            "commit": record.commit,
+            "source": record.source,
+            "inputs": record.inputs,
+            "told": record.told,
+            "stages": {
+                stage.value: {
+                    "result": held.result.value,
+                    "summary": held.summary,
+                    "facts": dict(sorted(held.facts.items())),
+                    "needs": [{**vars(need), "stage": need.stage.value} for need in held.needs],
+                }
+                for stage in Stage
+                if (held := record.stages.get(stage))
+            },
+        }
+        for record in records
+    ]
+
+
+def _record(row: Mapping[str, Any]) -> Record:
+    stages = {
+        Stage(name): StageRecord(
+            Result(held["result"]),
+            str(held["summary"]),
+            {str(key): str(value) for key, value in held["facts"].items()},
+            tuple(Need(**{**need, "stage": Stage(need["stage"])}) for need in held["needs"]),
+        )
+        for name, held in row["stages"].items()
+    }
+    ref, commit, source, inputs = (str(row[key]) for key in ("ref", "commit", "source", "inputs"))
+    return Record(ref, commit, source, inputs, stages, told=row["told"] is True)
