@@ -10,6 +10,7 @@ _MODULES = {
     "tools.cli.carrying": ("apply", "export", "matrix"),
     "tools.cli.shipping": ("build", "inspect"),
     "tools.cli.proving": ("contract", "smoke", "reference"),
+    "tools.cli.verifying": ("verify",),
     "tools.cli.solving": ("resolve", "refresh"),
     "tools.cli.following": ("bisect", "watch"),
     "tools.cli.stores": ("tags", "doctor", "store"),

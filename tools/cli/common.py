@@ -36,6 +36,15 @@ JobsOption = Annotated[int, typer.Option("--jobs", min=1, help="Processes to use
 DeviceOption = Annotated[
     str, typer.Option("--device", metavar="auto|cpu|cuda", help="Which of upstream's wheels.")
 ]
+StockOption = Annotated[bool, typer.Option("--stock", help="Upstream without our changes.")]
+TransformersOption = Annotated[
+    str,
+    typer.Option(
+        "--transformers",
+        metavar="release|newest|VERSION",
+        help="As of the release's time, the newest admitted, or one version.",
+    ),
+]
 OutputOption = Annotated[
     Path | None, typer.Option("--output", metavar="DIR", help="Where to write; build/REF without.")
 ]

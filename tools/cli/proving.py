@@ -14,6 +14,8 @@ from tools.cli.common import (
     Project,
     Refs,
     SourceOption,
+    StockOption,
+    TransformersOption,
     each,
     note,
     print_lines,
@@ -40,8 +42,6 @@ from tools.smoke.smoke import smoke
 from tools.tree import Tree
 from tools.upstream import parse_ref
 from tools.wheel.build import resolve_device
-
-StockOption = Annotated[bool, typer.Option("--stock", help="Upstream without our changes.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -127,14 +127,7 @@ def smoke_command(
     device: DeviceOption = "auto",
     output: OutputOption = None,
     stock: StockOption = False,
-    transformers: Annotated[
-        str,
-        typer.Option(
-            "--transformers",
-            metavar="release|newest|VERSION",
-            help="As of the release's time, the newest admitted, or one version.",
-        ),
-    ] = "release",
+    transformers: TransformersOption = "release",
     model: Annotated[
         str, typer.Option("--model", metavar="PATH_OR_ID", help="Ask this model, not the tiny one.")
     ] = "",

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.smoke.environment import Environment
-from tools.smoke.jobs import Outcome, run_job
+from tools.smoke.jobs import Outcome, Server
 
 CHILD = Path(__file__).with_name("children") / "engine_child.py"
 START_SECONDS = 1500.0
@@ -103,8 +103,18 @@ def variables(place: Environment) -> dict[str, str]:
     return {**VARIABLES, **{name: str(path) for name, path in directories.items()}}
 
 
+def engines(place: Environment, device: str) -> Server:
+    """Return the server that starts engines in an environment.
+
+    On the CPU it imports vLLM once for all of them. A process that has touched CUDA must not be
+    forked, and importing vLLM may touch it.
+    """
+    preload = ("vllm",) if device == "cpu" else ()
+    return Server(place.python, CHILD, preload=preload, env=variables(place))
+
+
 def run_engine(
-    place: Environment,
+    server: Server,
     arguments: Mapping[str, Any],
     steps: Sequence[Mapping[str, Any]],
     *,
@@ -115,7 +125,7 @@ def run_engine(
     """Start an engine and run the steps, with a new start after a step that failed.
 
     Args:
-        place: The environment.
+        server: Starts engines.
         arguments: Of ``vllm.LLM``.
         steps: Steps in the form of the child script, each with a name of its own.
         timeout: Seconds for each start with its steps.
@@ -129,8 +139,7 @@ def run_engine(
     log = ""
     while waiting:
         job = {"engine": dict(arguments), "steps": waiting, "needed_bytes": needed_bytes}
-        env = {**variables(place), **(more or {})}
-        outcome = run_job(place.python, CHILD, job, env=env, timeout=timeout)
+        outcome = server.run(job, env=more, timeout=timeout)
         result = outcome.result or {"versions": versions, "start": {}, "steps": {}}
         versions, log = result["versions"], outcome.log
         done |= {name: _step(answer) for name, answer in result["steps"].items()}

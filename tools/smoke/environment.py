@@ -251,13 +251,16 @@ def requirements_of(wheel: Path) -> list[Requirement]:
 
 
 @contextlib.contextmanager
-def environment(plan: Plan, cache: Path, notify: Notify) -> Iterator[Environment]:
+def environment(
+    plan: Plan, cache: Path, notify: Notify, *, keep: bool = True
+) -> Iterator[Environment]:
     """Make the environment if need be, and hold it while the block runs.
 
     Args:
         plan: What it holds.
         cache: The cache directory; environments lie below it.
         notify: Told, in one line, what takes time.
+        keep: False to remove it afterwards where it was made here.
 
     Raises:
         Busy: Another run uses an environment and does not end.
@@ -267,14 +270,19 @@ def environment(plan: Plan, cache: Path, notify: Notify) -> Iterator[Environment
     with locked(home / "lock", LOCK_SECONDS, "the engine environments"):
         root = home / plan.name
         marker = root / "complete.json"
-        if not marker.is_file():
+        made = not marker.is_file()
+        if made:
             _evict(home, keep=KEEP - 1)
             notify(f"installing {plan.label} (about 6 GB, mostly hard links into uv's cache)")
             _install(plan, root)
             marker.write_text(json.dumps(asdict(plan), indent=1) + "\n", encoding="utf-8")
         # The marker's time says when the environment was last used.
         marker.touch()
-        yield Environment(root, plan.wheel_sha256)
+        try:
+            yield Environment(root, plan.wheel_sha256)
+        finally:
+            if made and not keep:
+                _remove(root)
 
 
 def _evict(home: Path, keep: int) -> None:
@@ -283,9 +291,13 @@ def _evict(home: Path, keep: int) -> None:
     whole = [path for path in roots if (path / "complete.json").is_file()]
     whole.sort(key=lambda path: (path / "complete.json").stat().st_mtime)
     for root in [path for path in roots if path not in whole] + whole[: len(whole) - keep]:
-        # Without its marker first, a removal that is cut short is finished by the next run.
-        (root / "complete.json").unlink(missing_ok=True)
-        shutil.rmtree(root)
+        _remove(root)
+
+
+def _remove(root: Path) -> None:
+    # Without its marker first, a removal that is cut short is finished by the next run.
+    (root / "complete.json").unlink(missing_ok=True)
+    shutil.rmtree(root)
 
 
 def _install(plan: Plan, root: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from tools.smoke.cases import CASES, Case
 from tools.smoke.engine import EngineRun, StepResult, run_engine
-from tools.smoke.environment import Environment
+from tools.smoke.jobs import Server
 from tools.smoke.judges import ACCEPTED, DRAFTED
 from tools.smoke.results import Check, Verdict, compare_tokens
 from tools.smoke.runs import SPECULATIVE
@@ -36,7 +36,7 @@ def weight_bytes(model: str) -> int:
 
 
 def smoke_model(
-    place: Environment,
+    server: Server,
     model: str,
     device: str,
     *,
@@ -46,7 +46,7 @@ def smoke_model(
     """Ask a model with and without drafts.
 
     Args:
-        place: The engine environment.
+        server: Starts engines.
         model: A directory or an id of the hub; an id is fetched as the hub's client does it.
         device: ``cpu`` or ``cuda``.
         speculates: False where the release's runner cannot draft.
@@ -66,21 +66,21 @@ def smoke_model(
     }
     needed = int(weight_bytes(model) * HEADROOM) if device == "cuda" else 0
     progress(f"asking {model}")
-    plain = _ask(place, arguments, needed)
+    plain = _ask(server, arguments, needed)
     checks = [_answered("model", case, plain.steps[case.name]) for case in model_cases()]
     if not speculates:
         reason = "the CPU runner of this release refuses speculative decoding"
         checks += [Check("model mtp", c.name, Verdict.SKIPPED, reason) for c in model_cases()]
         return plain.versions, tuple(checks)
     progress(f"asking {model} with drafts")
-    drafted = _ask(place, {**arguments, **SPECULATIVE}, needed)
+    drafted = _ask(server, {**arguments, **SPECULATIVE}, needed)
     checks += [
         _drafted(case, plain.steps[case.name], drafted.steps[case.name]) for case in model_cases()
     ]
     return plain.versions, tuple(checks)
 
 
-def _ask(place: Environment, arguments: Mapping[str, Any], needed: int) -> EngineRun:
+def _ask(server: Server, arguments: Mapping[str, Any], needed: int) -> EngineRun:
     steps = [
         {
             "kind": "generate",
@@ -91,7 +91,7 @@ def _ask(place: Environment, arguments: Mapping[str, Any], needed: int) -> Engin
         for case in model_cases()
     ]
     online = {} if Path(str(arguments["model"])).is_dir() else {"HF_HUB_OFFLINE": "0"}
-    return run_engine(place, arguments, steps, needed_bytes=needed, more=online)
+    return run_engine(server, arguments, steps, needed_bytes=needed, more=online)
 
 
 def _answered(run: str, case: Case, step: StepResult) -> Check:

@@ -181,8 +181,12 @@ RUNS = (
         ),
         extra={"enable_prefix_caching": True},
     ),
-    Run("saved", Variant(Shape.SAVED), GENERATIONS),
-    Run("extra layer type", Variant(Shape.PUBLISHED, extra_layer_type=True), GENERATIONS),
+    Run("saved", Variant(Shape.SAVED), (asks(ALL, golden_tokens),)),
+    Run(
+        "extra layer type",
+        Variant(Shape.PUBLISHED, extra_layer_type=True),
+        (asks(ALL, golden_tokens),),
+    ),
     Run(
         "mtp",
         # The saved shape has vocabulary and hidden sizes in its text part alone.
@@ -197,6 +201,30 @@ RUNS = (
         (asks(ACCEPTANCE, all_accepted),),
         extra=SPECULATIVE,
         speculates=True,
+    ),
+    Run(
+        "mtp one token",
+        Variant(Shape.PUBLISHED, extra_layer_type=True),
+        (asks(ALL, golden_tokens_drafted),),
+        extra={"speculative_config": {"method": "mtp", "num_speculative_tokens": 1}},
+        speculates=True,
+    ),
+    Run(
+        "mtp default number",
+        Variant(Shape.PUBLISHED),
+        (asks(ALL, golden_tokens_drafted),),
+        # Without a number of tokens, the config's count of MTP layers decides: one.
+        extra={"speculative_config": {"method": "mtp"}},
+        speculates=True,
+    ),
+    Run(
+        "mtp weights missing",
+        Variant(Shape.PUBLISHED, Weights.UNDRAFTED),
+        (asks(CASES[0], golden_tokens),),
+        extra=SPECULATIVE,
+        speculates=True,
+        # Ours, and the loader's own check where upstream has the drafter.
+        refusals=("no 'mtp.*' tensors", "not initialized from checkpoint"),
     ),
 )
 # Each is a mistake that a port can make; the child knows how to make it in a loaded model. Images
@@ -227,23 +255,6 @@ MODE_RUNS = (
         Variant(Shape.PUBLISHED),
         GENERATIONS,
         extra={"enable_chunked_prefill": True, "max_num_batched_tokens": 64},
-    ),
-    Run(
-        "mtp default number",
-        Variant(Shape.PUBLISHED),
-        tuple(asks(case, golden_tokens_drafted) for case in CASES),
-        # Without a number of tokens, the config's count of MTP layers decides: one.
-        extra={"speculative_config": {"method": "mtp"}},
-        speculates=True,
-    ),
-    Run(
-        "mtp weights missing",
-        Variant(Shape.PUBLISHED, Weights.UNDRAFTED),
-        (asks(CASES[0], golden_tokens),),
-        extra=SPECULATIVE,
-        speculates=True,
-        # Ours, and the loader's own check where upstream has the drafter.
-        refusals=("no 'mtp.*' tensors", "not initialized from checkpoint"),
     ),
     Run(
         "tensor parallel 2",

@@ -8,9 +8,10 @@ from pathlib import Path
 from tools.smoke import golden as golden_file
 from tools.smoke import numeric
 from tools.smoke.checkpoint import write_checkpoint
-from tools.smoke.engine import EngineRun, engine_arguments, run_engine
-from tools.smoke.environment import Environment, engine_plan, environment, release_of
+from tools.smoke.engine import EngineRun, engine_arguments, engines, run_engine
+from tools.smoke.environment import engine_plan, environment, release_of
 from tools.smoke.golden import Golden
+from tools.smoke.jobs import Server
 from tools.smoke.model import smoke_model
 from tools.smoke.reference import NUMBERS_FILE, TOKENS_FILE
 from tools.smoke.results import Check, SmokeReport, Verdict
@@ -30,6 +31,7 @@ def smoke(
     transformers: str = "release",
     model: str = "",
     runs: Sequence[Run] = RUNS,
+    keep: bool = True,
     progress: Progress = lambda _: None,
 ) -> SmokeReport:
     """Ask every case of every run of a wheel, or of the stock wheel of a release.
@@ -43,6 +45,7 @@ def smoke(
         transformers: See :func:`tools.smoke.environment.engine_plan`.
         model: A directory or a hub id: ask that model instead of the tiny one.
         runs: What to run.
+        keep: False to remove the environment afterwards where it was made for this.
         progress: Told, in one line, what is being done.
 
     Raises:
@@ -59,10 +62,13 @@ def smoke(
     version = release_of(release, wheel)
     checks: list[Check] = []
     versions: Mapping[str, str] = {}
-    with environment(plan, cache, progress) as place:
+    with (
+        environment(plan, cache, progress, keep=keep) as place,
+        engines(place, device) as server,
+    ):
         if model:
             able = device != "cpu" or version >= CPU_SPECULATES_FROM
-            versions, found = smoke_model(place, model, device, speculates=able, progress=progress)
+            versions, found = smoke_model(server, model, device, speculates=able, progress=progress)
             checks += found
         for run in () if model else runs:
             reason = run.unable(version, device)
@@ -70,7 +76,7 @@ def smoke(
                 checks += [Check(run.name, p.name, Verdict.SKIPPED, reason) for p in run.probes]
                 continue
             progress(f"{plan.label}: {run.name}")
-            done = execute(run, place, device, cache)
+            done = execute(run, server, device, cache)
             versions = done.versions or versions
             checks += [run.check(p, done.steps[p.name], golden) for p in run.probes]
     return SmokeReport(
@@ -98,9 +104,9 @@ def load_golden(root: Path) -> Golden:
     return replace(answers, numbers=figures.numbers)
 
 
-def execute(run: Run, place: Environment, device: str, cache: Path) -> EngineRun:
+def execute(run: Run, server: Server, device: str, cache: Path) -> EngineRun:
     """Start the engine of a run and ask its probes."""
     checkpoint = write_checkpoint(run.variant, cache / "checkpoints")
     arguments = engine_arguments(str(checkpoint), device, **run.extra)
     steps = [probe.step(checkpoint) for probe in run.probes]
-    return run_engine(place, arguments, steps, more=run.variables(device))
+    return run_engine(server, arguments, steps, more=run.variables(device))

@@ -1,31 +1,30 @@
 """The record of what was proved: one cell for each wheel that a smoke ran on.
 
 A cell's key is a hash of everything its verdict depends on. A cell whose key is no longer that of
-the wheel, the fixture and transformers at hand is stale: it shows as such and runs again, while
-cells that a change does not touch keep their verdict.
+the wheel, the fixture and transformers at hand is stale: it shows as such, with what changed, and
+runs again, while cells that a change does not touch keep their verdict.
 """
 
 import datetime
 import functools
 import hashlib
 import json
+import zipfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from tools.errors import BadInput
+from tools.errors import BadInput, ToolError
 from tools.smoke.checkpoint import checkpoint_files, digest
+from tools.smoke.environment import requirements_of
 from tools.smoke.results import Check, SmokeReport, Verdict
-from tools.smoke.runs import RUNS
+from tools.smoke.runs import run_set
 from tools.upstream.downloads import write_aside
 
 FILE = Path("tests") / "verified.json"
 FORMAT = 1
-# Run on every change: the oldest and the newest release with a CPU engine, and one of each window
-# of releases with the same needs in between.
-EVERY_CHANGE = ("v0.13.0", "v0.19.1", "v0.21.0", "v0.23.0", "v0.27.1", "v0.32.0")
 
 
 class CellState(Enum):
@@ -45,15 +44,47 @@ class CellName:
         device: ``cpu`` or ``cuda``.
         kind: ``carried`` or ``stock``.
         transformers: ``release``, ``newest`` or a version, as asked for.
+        runs: Which set of runs: ``usual``, ``modes``, ``mutants``.
     """
 
     release: str
     device: str
     kind: str
     transformers: str
+    runs: str = "usual"
 
     def __str__(self) -> str:
-        return f"{self.release} {self.device} {self.kind} {self.transformers}"
+        return f"{self.release} {self.device} {self.kind} {self.transformers} {self.runs}"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a verdict depends on.
+
+    Attributes:
+        content: See :func:`content_of`.
+        fixture: See :func:`fixture_digest`.
+        transformers: The version; "" where none is known.
+    """
+
+    content: str
+    fixture: str
+    transformers: str
+
+    @property
+    def key(self) -> str:
+        """One hash of them all, and of the record's format."""
+        text = json.dumps([FORMAT, self.content, self.fixture, self.transformers])
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def changed(self, now: "Facts") -> str:
+        """Return which of them are others now, as words, or ""."""
+        parts = {
+            "the wheel changed": self.content != now.content,
+            "the fixture changed": self.fixture != now.fixture,
+            f"transformers is {now.transformers} now": self.transformers != now.transformers,
+        }
+        return ", ".join(text for text, changed in parts.items() if changed)
 
 
 @dataclass(frozen=True)
@@ -61,22 +92,34 @@ class Cell:
     """What one smoke found.
 
     Attributes:
-        key: See :func:`cell_key`.
+        facts: What the verdict depends on.
         date: When it ran (ISO 8601, UTC).
         commit: The carried commit, "" for a stock wheel.
         wheel: The wheel's file name.
         versions: Versions of vLLM, transformers and torch that ran.
         passed: Whether all checks passed.
+        seconds: How long it took.
         checks: Every check.
+        error: Why there was nothing to check, or "".
     """
 
-    key: str
+    facts: Facts
     date: str
     commit: str
     wheel: str
     versions: Mapping[str, str]
     passed: bool
+    seconds: float
     checks: tuple[Check, ...]
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a cell stands, and why it is stale."""
+
+    state: CellState
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -85,59 +128,97 @@ class Verified:
 
     cells: Mapping[CellName, Cell]
 
-    def state(self, name: CellName, wheel_sha256: str, transformers: str = "") -> CellState:
+    def standing(self, name: CellName, content: str) -> Standing:
         """Return how a cell stands to a wheel.
+
+        The recorded version of transformers counts as the present one: for a release's own time it
+        is, and for the newest one a cell says with its date of which day that was.
 
         Args:
             name: The cell.
-            wheel_sha256: Digest of the wheel as it is now.
-            transformers: The version that would run now; "" where the recorded one still counts,
-                as for a release's own time.
+            content: See :func:`content_of`, of the wheel as it is now.
         """
         cell = self.cells.get(name)
         if cell is None:
-            return CellState.MISSING
-        version = transformers or cell.versions.get("transformers", "")
-        same = cell.key == cell_key(wheel_sha256, fixture_digest(), version)
-        return CellState.CURRENT if same else CellState.STALE
+            return Standing(CellState.MISSING)
+        if cell.error:
+            # Nothing was proved, so there is nothing that could be current.
+            return Standing(CellState.STALE, f"it could not run: {cell.error}")
+        now = replace(cell.facts, content=content, fixture=fixture_digest(name.runs))
+        if cell.facts == now:
+            return Standing(CellState.CURRENT)
+        return Standing(CellState.STALE, cell.facts.changed(now))
 
     def record(
-        self, name: CellName, report: SmokeReport, commit: str, now: datetime.datetime
+        self, name: CellName, report: SmokeReport, content: str, commit: str, now: datetime.datetime
     ) -> "Verified":
         """Return this record with a cell made of a report.
 
         Args:
             name: The cell.
             report: What the smoke found.
+            content: See :func:`content_of`, of the wheel that ran.
             commit: The carried commit, "" for a stock wheel.
             now: The present moment.
         """
         version = report.versions.get("transformers", "")
         cell = Cell(
-            key=cell_key(report.wheel_sha256, fixture_digest(), version),
-            date=now.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            facts=Facts(content, fixture_digest(name.runs), version),
+            date=_moment(now),
             commit=commit,
             wheel=report.wheel,
             versions=dict(report.versions),
             passed=report.passed,
+            seconds=report.seconds,
             checks=report.checks,
         )
         return Verified({**self.cells, name: cell})
 
+    def record_error(
+        self, name: CellName, error: ToolError, content: str, commit: str, now: datetime.datetime
+    ) -> "Verified":
+        """Return this record with a cell that could not run; see :meth:`record`."""
+        facts = Facts(content, fixture_digest(name.runs), "")
+        cell = Cell(facts, _moment(now), commit, "", {}, False, 0.0, (), error.message)
+        return Verified({**self.cells, name: cell})
 
-def cell_key(wheel_sha256: str, fixture: str, transformers: str) -> str:
-    """Return a hash of what a verdict depends on: wheel content, fixture, transformers version."""
-    facts = json.dumps([FORMAT, wheel_sha256, fixture, transformers])
-    return hashlib.sha256(facts.encode()).hexdigest()
+
+def _moment(now: datetime.datetime) -> str:
+    return now.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def content_of(wheel: Path) -> str:
+    """Return a hash of what a wheel installs that can change an answer.
+
+    These are the files in RECORD, but for those that describe the wheel itself, and its
+    requirements: another build number, or another description, is the same content.
+
+    Raises:
+        BadInput: It is no wheel, or has no RECORD.
+    """
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            names = [n for n in archive.namelist() if n.endswith(".dist-info/RECORD")]
+            rows = archive.read(names[0]).decode().splitlines()
+    except (OSError, ValueError, IndexError, zipfile.BadZipFile) as error:
+        raise BadInput(f"no RECORD in {wheel.name}: {error}") from None
+    own = names[0].removesuffix("RECORD")
+    files = sorted(row for row in rows if not row.startswith(own))
+    needs = sorted(map(str, requirements_of(wheel)))
+    return hashlib.sha256(json.dumps([files, needs]).encode()).hexdigest()
 
 
 @functools.cache
-def fixture_digest() -> str:
-    """Return a hash of the checkpoints that the default runs use, and of what they are asked."""
+def fixture_digest(runs: str) -> str:
+    """Return a hash of the checkpoints of a set of runs, of what is asked, and of how.
+
+    Args:
+        runs: The name of the set.
+    """
     total = hashlib.sha256()
-    for run in RUNS:
-        names = [probe.name for probe in run.probes]
-        facts = [run.name, digest(checkpoint_files(run.variant)), names, dict(run.extra)]
+    for run in run_set(runs):
+        steps = [probe.step(Path("checkpoint")) for probe in run.probes]
+        facts = [run.name, digest(checkpoint_files(run.variant)), steps, dict(run.extra)]
         total.update(json.dumps(facts, sort_keys=True).encode() + b"\n")
     return total.hexdigest()
 
@@ -164,8 +245,10 @@ def _cell(entry: Mapping[str, Any]) -> tuple[CellName, Cell]:
         Check(c["run"], c["case"], Verdict(c["verdict"]), c["detail"], c["seconds"])
         for c in entry["checks"]
     )
-    rest = {field: entry[field] for field in ("key", "date", "commit", "wheel", "versions")}
-    return CellName(**entry["name"]), Cell(**rest, passed=entry["passed"], checks=checks)
+    kept = ("date", "commit", "wheel", "versions", "passed", "seconds", "error")
+    facts = Facts(**entry["facts"])
+    rest = {field: entry[field] for field in kept}
+    return CellName(**entry["name"]), Cell(facts=facts, checks=checks, **rest)
 
 
 def save(verified: Verified, file: Path) -> None:
@@ -181,7 +264,7 @@ def save(verified: Verified, file: Path) -> None:
             "   " + json.dumps({**check, "verdict": check["verdict"].value})
             for check in cell.pop("checks")
         )
-        head = json.dumps({"name": asdict(name), **cell})
+        head = json.dumps({"key": verified.cells[name].facts.key, "name": asdict(name), **cell})
         entries.append(f' {head[:-1]}, "checks": [\n{checks}]}}')
     text = f'{{"format": {FORMAT}, "cells": [\n' + ",\n".join(entries) + "\n]}\n"
     write_aside(file, text.encode())

@@ -1,12 +1,13 @@
 import os
 import sys
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tools.smoke import engine, jobs
-from tools.smoke.environment import Environment
 
 PYTHON = Path(sys.executable)
 READ = "import json, sys; job = json.load(open(sys.argv[1]))\n"
@@ -75,80 +76,162 @@ def test_a_child_that_takes_too_long_is_killed_with_its_own_children(tmp_path: P
     assert not alive(outcome.result)
 
 
-FAKE = """
-import os
-state = job['engine']['state']
-count = int(open(state).read()) if os.path.exists(state) else 0
-open(state, 'w').write(str(count + 1))
-result = {'versions': {'vllm': '1'}, 'start': {'seconds': 2.0}, 'steps': {}}
-def write(): json.dump(result, open(job['result'], 'w'))
-if job['needed_bytes']:
-    result['start'] = {'skipped': 'needs more'}
-    write(); sys.exit(4)
-if job['engine'].get('broken'):
-    result['start'] = {'error': 'OSError: no start'}
-    write(); sys.exit(4)
-write()
-for step in job['steps']:
-    if step['do'] == 'die':
-        os.kill(os.getpid(), 9)
-    result['steps'][step['name']] = {'seconds': 1.0}
-    if step['do'] == 'raise':
-        result['steps'][step['name']]['error'] = 'TypeError: ' + step['name']
+CHILDREN = engine.CHILD.parent
+# A server's child whose jobs do what their steps say; ``imported`` counts its own starts.
+FAKE = f"""
+import json, os, sys, time
+sys.path.insert(0, {str(CHILDREN)!r})
+import serving
+
+def work(job):
+    if job["engine"].get("kill"):
+        os.kill(os.getppid(), 9)
+        time.sleep(60)
+    state = job["engine"]["state"]
+    open(state, "a").write(f"{{os.getpid()}} {{os.getppid()}} {{os.environ.get('SEEN', '')}}\\n")
+    result = {{"versions": {{"vllm": "1"}}, "start": {{"seconds": 2.0}}, "steps": {{}}}}
+    def write(): json.dump(result, open(job["result"], "w"))
+    if job["needed_bytes"]:
+        result["start"] = {{"skipped": "needs more"}}
+        write()
+        return 4
+    if job["engine"].get("broken"):
+        result["start"] = {{"error": "OSError: no start"}}
+        write()
+        return 4
     write()
-    if step['do'] == 'raise':
-        sys.exit(3)
+    for step in job["steps"]:
+        if step["do"] == "die":
+            os.kill(os.getpid(), 9)
+        if step["do"] == "linger":
+            child = os.fork()
+            if child == 0:
+                time.sleep(60)
+            open(state + ".child", "w").write(str(child))
+            time.sleep(0 if job["engine"].get("quick") else 60)
+        result["steps"][step["name"]] = {{"seconds": 1.0}}
+        if step["do"] == "raise":
+            result["steps"][step["name"]]["error"] = "TypeError: " + step["name"]
+        write()
+        if step["do"] == "raise":
+            return 3
+    return 0
+
+if sys.argv[2:] == ["broken"]:
+    raise ImportError("no such module")
+serving.serve(work, int(sys.argv[1]))
 """
 
 
+@dataclass
+class Fake:
+    """A server of fake engines, and what they noted of themselves."""
+
+    server: jobs.Server
+    state: Path
+
+    @property
+    def starts(self) -> list[list[str]]:
+        """Own process, parent process and the variable SEEN of each engine start."""
+        return [line.split(" ") for line in self.state.read_text().splitlines()]
+
+    def ask(self, *actions: str, **extra: object) -> list[str]:
+        steps = [{"name": f"{index}", "do": action} for index, action in enumerate(actions)]
+        more = {key: extra.pop(key) for key in ("more", "timeout", "needed_bytes") if key in extra}
+        found = engine.run_engine(self.server, {"state": str(self.state), **extra}, steps, **more)
+        return [found.steps[step["name"]].error for step in steps]
+
+
 @pytest.fixture
-def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Environment, Path]:
-    monkeypatch.setattr(engine, "CHILD", script(tmp_path, FAKE))
-    root = tmp_path / "env"
-    (root / "bin").mkdir(parents=True)
-    (root / "bin" / "python").symlink_to(sys.executable)
-    return Environment(root, ""), tmp_path / "state"
+def fake(tmp_path: Path) -> Iterator[Fake]:
+    child = tmp_path / "child.py"
+    child.write_text(FAKE)
+    with jobs.Server(PYTHON, child, preload=(), env={}) as server:
+        yield Fake(server, tmp_path / "state")
 
 
-def ask(fake: tuple[Environment, Path], *actions: str, **extra: object) -> tuple[list[str], int]:
-    place, state = fake
-    steps = [{"name": f"{index}", "do": action} for index, action in enumerate(actions)]
-    found = engine.run_engine(place, {"state": str(state), **extra}, steps)
-    return [found.steps[step["name"]].error for step in steps], int(state.read_text())
+def test_all_steps_go_into_one_engine(fake: Fake) -> None:
+    assert fake.ask("answer", "answer") == ["", ""]
+    assert len(fake.starts) == 1
 
 
-def test_all_steps_go_into_one_engine(fake: tuple[Environment, Path]) -> None:
-    assert ask(fake, "answer", "answer") == (["", ""], 1)
+def test_steps_after_one_that_raised_get_a_new_engine(fake: Fake) -> None:
+    assert fake.ask("answer", "raise", "answer", "answer") == ["", "TypeError: 1", "", ""]
+    assert len(fake.starts) == 2
 
 
-def test_steps_after_one_that_raised_get_a_new_engine(fake: tuple[Environment, Path]) -> None:
-    errors, starts = ask(fake, "answer", "raise", "answer", "answer")
-    assert errors == ["", "TypeError: 1", "", ""]
-    assert starts == 2
-
-
-def test_a_death_counts_for_the_step_it_happened_in(fake: tuple[Environment, Path]) -> None:
-    errors, starts = ask(fake, "answer", "die", "answer")
+def test_a_death_counts_for_the_step_it_happened_in(fake: Fake) -> None:
+    errors = fake.ask("answer", "die", "answer")
     assert errors[0] == errors[2] == ""
     assert errors[1].startswith("ended by signal 9")
-    assert starts == 2
+    assert len(fake.starts) == 2
 
 
-def test_an_engine_that_does_not_start_fails_every_step_once(
-    fake: tuple[Environment, Path],
-) -> None:
-    errors, starts = ask(fake, "answer", "answer", broken=True)
-    assert errors == ["OSError: no start"] * 2
-    assert starts == 1
+def test_an_engine_that_does_not_start_fails_every_step_once(fake: Fake) -> None:
+    assert fake.ask("answer", "answer", broken=True) == ["OSError: no start"] * 2
+    assert len(fake.starts) == 1
 
 
-def test_an_engine_that_does_not_fit_skips_every_step(fake: tuple[Environment, Path]) -> None:
-    place, state = fake
+def test_an_engine_that_does_not_fit_skips_every_step(fake: Fake) -> None:
     steps = [{"name": name, "do": "answer"} for name in ("a", "b")]
-    found = engine.run_engine(place, {"state": str(state)}, steps, needed_bytes=1)
+    found = engine.run_engine(fake.server, {"state": str(fake.state)}, steps, needed_bytes=1)
     assert {step.skipped for step in found.steps.values()} == {"needs more"}
     assert [*found.steps] == ["a", "b"]
 
 
-def test_a_long_error_is_cut(fake: tuple[Environment, Path]) -> None:
+def test_engines_are_forks_of_one_server_with_variables_of_their_own(fake: Fake) -> None:
+    fake.ask("answer", more={"SEEN": "1"})
+    fake.ask("answer")
+    (first, parent, seen), (second, same, unseen) = fake.starts
+    assert (first != second, parent == same) == (True, True)
+    assert (seen, unseen) == ("1", "")
+
+
+def test_a_server_that_died_is_started_again(fake: Fake) -> None:
+    (error,) = fake.ask("answer", kill=True)
+    assert error.startswith("ended by signal 9")
+    assert fake.ask("answer") == [""]
+
+
+def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
+    child = tmp_path / "child.py"
+    child.write_text(FAKE)
+    with jobs.Server(PYTHON, child, preload=("broken",), env={}) as server:
+        (error,) = Fake(server, tmp_path / "state").ask("answer")
+    assert error == "exit status 1: ImportError: no such module"
+
+
+def ended(file: Path) -> bool:
+    deadline = time.monotonic() + 10
+    while alive(int(file.read_text())) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not alive(int(file.read_text()))
+
+
+def test_an_engine_that_takes_too_long_is_killed_with_its_children(fake: Fake) -> None:
+    assert fake.ask("linger", timeout=1) == ["no result after 1 s"]
+    assert ended(fake.state.with_name("state.child"))
+
+
+def test_what_an_engine_started_does_not_outlive_it(fake: Fake) -> None:
+    assert fake.ask("linger", quick=True) == [""]
+    assert ended(fake.state.with_name("state.child"))
+
+
+def test_an_interrupted_caller_leaves_no_engine_behind(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_arguments: object) -> None:
+        while not (fake.state.with_name("state.child")).is_file():
+            time.sleep(0.05)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(jobs.Server, "_answer", interrupt)
+        with pytest.raises(KeyboardInterrupt), fake.server:
+            fake.ask("linger")
+    assert ended(fake.state.with_name("state.child"))
+
+
+def test_a_long_error_is_cut() -> None:
     assert len(engine.shorten("x" * 1000)) == engine.ERROR_LENGTH

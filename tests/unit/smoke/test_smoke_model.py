@@ -4,11 +4,11 @@ import pytest
 
 from tools.smoke import model
 from tools.smoke.engine import Answered, EngineRun, StepResult
-from tools.smoke.environment import Environment
+from tools.smoke.jobs import Server
 from tools.smoke.judges import ACCEPTED, DRAFTED
 from tools.smoke.results import Verdict
 
-PLACE = Environment(Path("/nowhere"), "")
+SERVER = Server(Path("/nowhere"), Path("/none.py"), preload=(), env={})
 
 
 def step(tokens: tuple[int, ...], seconds: float, **counters: float) -> StepResult:
@@ -31,7 +31,7 @@ def engines(monkeypatch: pytest.MonkeyPatch) -> list[StepResult]:
 
 
 def verdicts(device: str = "cpu", *, speculates: bool = True) -> list[tuple[str, Verdict, str]]:
-    _, checks = model.smoke_model(PLACE, "org/model", device, speculates=speculates)
+    _, checks = model.smoke_model(SERVER, "org/model", device, speculates=speculates)
     return [(c.run, c.verdict, c.detail) for c in checks if c.case == "text"]
 
 

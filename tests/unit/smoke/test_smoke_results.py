@@ -86,7 +86,7 @@ def test_a_step_that_raised_fails_with_its_line() -> None:
     ],
 )
 def test_a_refusal_has_to_say_why(error: str, verdict: Verdict) -> None:
-    run = next(run for run in runs.MODE_RUNS if run.refusals)
+    run = next(run for run in runs.RUNS if run.refusals)
     check = run.check(run.probes[0], StepResult(error=error), GOLDEN)
     assert (check.verdict, bool(check.detail)) == (verdict, True)
 
@@ -128,6 +128,6 @@ def test_json_holds_every_check() -> None:
 
 
 def test_probe_names_are_unique_within_a_run() -> None:
-    for run in (*runs.RUNS, *runs.MUTANT_RUNS):
+    for run in (*runs.RUNS, *runs.MODE_RUNS, *runs.MUTANT_RUNS):
         names = [probe.name for probe in run.probes]
         assert len(set(names)) == len(names)

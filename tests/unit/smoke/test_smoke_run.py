@@ -50,7 +50,7 @@ class FakeEngine:
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
     @contextlib.contextmanager
-    def place(*_arguments: object) -> Iterator[Environment]:
+    def place(*_arguments: object, **_settings: object) -> Iterator[Environment]:
         yield Environment(Path("/nowhere"), "ab")
 
     engine = FakeEngine()
@@ -81,7 +81,7 @@ def test_golden_answers_pass_and_the_report_names_the_wheel(
 def test_one_wrong_token_fails_its_case_in_each_run(tmp_path: Path, fake: FakeEngine) -> None:
     fake.spoil = "video"
     failed = [c for c in smoke(tmp_path).checks if c.verdict is Verdict.FAILED]
-    assert [(c.run, c.case) for c in failed] == [("saved", "video"), ("mtp", "video")]
+    assert [(c.run, c.case) for c in failed] == [("saved", "all"), ("mtp", "video")]
     assert all("video: wrong tokens at 2" in check.detail for check in failed)
 
 

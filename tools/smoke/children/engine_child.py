@@ -1,13 +1,14 @@
-"""Runs in an engine environment: one vLLM engine, a list of steps, one JSON result.
+"""Runs in an engine environment: one vLLM engine a job, a list of steps, one JSON result.
 
-``python engine_child.py JOB`` reads a JSON job and writes the JSON result that it names, again
-after each step, so that a crash keeps what was done. A step that raises ends the process: an
-engine that failed in the middle of a batch is not asked again.
+``python engine_child.py ANSWERS [PRELOAD ...]`` imports what it is told to and then does jobs, each
+in a fork (see ``serving.py``). A job writes the JSON result that it names, again after each step,
+so that a crash keeps what was done. A step that raises ends the job: an engine that failed in the
+middle of a batch is not asked again.
 """
 
+import contextlib
 import importlib
 import importlib.metadata
-import json
 import sys
 import time
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 child = importlib.import_module("child")
 drafter = importlib.import_module("drafter_child")
 mutants = importlib.import_module("mutant_child")
+serving = importlib.import_module("serving")
 
 STEP_FAILED = 3
 START_FAILED = 4
@@ -141,9 +143,8 @@ def memory_lacking(needed: int) -> str:
     return "" if free >= needed else f"needs {needed / gib:.1f} GiB, {free / gib:.1f} GiB are free"
 
 
-def main(job_file: str) -> int:
-    """Start the engine and run the steps; return the exit status."""
-    job = json.loads(Path(job_file).read_text(encoding="utf-8"))
+def work(job: Mapping[str, Any]) -> int:
+    """Start the engine of a job and run its steps; return the exit status."""
     target = Path(job["result"])
     result: dict[str, Any] = {"versions": versions(), "start": {}, "steps": {}}
     lacking = memory_lacking(job.get("needed_bytes", 0))
@@ -174,5 +175,14 @@ def main(job_file: str) -> int:
     return 0
 
 
+def main(answers: str, *preload: str) -> None:
+    """Import modules, then do jobs until there are no more."""
+    for name in preload:
+        # What cannot be imported here fails in the job as well, which reports it.
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
+    serving.serve(work, int(answers))
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    main(*sys.argv[1:])
