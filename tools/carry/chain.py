@@ -106,10 +106,7 @@ class Carrier:
         Raises:
             BadInput: A patch does not fit the base that it names.
         """
-        with self.git.quarantined() as git:
-            for upstream in upstreams:
-                yield self._carry(git, upstream)
-            self._publish(git, {})
+        return (carried for carried, _ in self.look_each(upstreams, _nothing))
 
     def look(self, upstream: Upstream, see: Callable[[Carried, Tree], T]) -> T:
         """Carry in memory and return what ``see`` makes of it and of its tree; nothing else stays.
@@ -117,11 +114,22 @@ class Carrier:
         Raises:
             BadInput: A patch does not fit the base that it names.
         """
-        with self.git.quarantined() as git:
-            carried = self._carry(git, upstream)
-            seen = see(carried, GitTree(git, carried.commit))
-            self._publish(git, {})
+        ((_, seen),) = self.look_each([upstream], see)
         return seen
+
+    def look_each(
+        self, upstreams: Iterable[Upstream], see: Callable[[Carried, Tree], T]
+    ) -> Iterator[tuple[Carried, T]]:
+        """Carry to several refs as :meth:`carry_each` does, with a :meth:`look` at each.
+
+        Raises:
+            BadInput: A patch does not fit the base that it names.
+        """
+        with self.git.quarantined() as git:
+            for upstream in upstreams:
+                carried = self._carry(git, upstream)
+                yield carried, see(carried, GitTree(git, carried.commit))
+            self._publish(git, {})
 
     def _carry(self, git: Git, upstream: Upstream) -> Carried:
         outcomes, tip = self._patches(git, upstream.commit, upstream.ref.name)
@@ -310,3 +318,7 @@ class Carrier:
             _outcomes, tip = self._patches(git, base, ref, before)
             self._prefixes[key] = git.tree_of(tip)
         return self._prefixes[key]
+
+
+def _nothing(_carried: Carried, _tree: Tree) -> None:
+    """See nothing."""

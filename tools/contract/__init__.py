@@ -8,6 +8,22 @@ The package itself offers what a report is made of. The checker is imported from
 what finds no kept report.
 """
 
-from tools.contract.findings import CODES, Code, ContractReport, Finding, Severity, Site
+from tools.contract.findings import (
+    CODES,
+    Code,
+    ContractReport,
+    Finding,
+    Severity,
+    Site,
+    unused_everywhere,
+)
 
-__all__ = ["CODES", "Code", "ContractReport", "Finding", "Severity", "Site"]
+__all__ = [
+    "CODES",
+    "Code",
+    "ContractReport",
+    "Finding",
+    "Severity",
+    "Site",
+    "unused_everywhere",
+]

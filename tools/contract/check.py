@@ -59,7 +59,7 @@ def check(
         dependencies: Where names of other distributions are looked up; None leaves them out.
         unused_ignores: Whether an ignore comment that covers nothing is a finding. One source that
             serves many releases needs some comments on some of them only: check each without, and
-            ask :func:`unused_everywhere` about all of them.
+            ask :func:`tools.contract.findings.unused_everywhere` about all of them.
 
     Returns:
         The findings. Where the index cannot be reached the rest is still checked, and the report
@@ -96,20 +96,6 @@ def check(
     idle = tuple(f for f in standing if f.code is Code.UNUSED_IGNORE)
     kept = standing if unused_ignores else [f for f in standing if f not in idle]
     return ContractReport(ordered(kept), paths, tuple(covered), tuple(unchecked), idle)
-
-
-def unused_everywhere(reports: Iterable[ContractReport]) -> tuple[Finding, ...]:
-    """Return the ignore comments that covered nothing in any of several reports."""
-    found = list(reports)
-    idle: dict[Finding, int] = {}
-    for report in found:
-        for finding in report.idle_ignores:
-            idle[finding] = idle.get(finding, 0) + 1
-    seen_in = {
-        path: sum(path in report.modules for report in found)
-        for path in {finding.path for finding in idle}
-    }
-    return ordered(finding for finding, count in idle.items() if count == seen_in[finding.path])
 
 
 def _findings(

@@ -20,6 +20,7 @@ from packaging.version import Version
 
 from tools.contract.findings import Code, Finding, Severity, Site
 from tools.contract.imports import Wanted
+from tools.contract.kept import Answer
 from tools.contract.program import Program
 from tools.contract.remote import WheelTree
 from tools.errors import ToolError, Unavailable
@@ -129,6 +130,53 @@ class WheelIndex:
             self._programs.clear()  # One wheel in memory is enough.
             self._programs[file.filename] = Program(tree, packages)
         return self._programs[file.filename]
+
+
+@dataclass
+class RecordingIndex:
+    """An index that remembers what it said about versions, for a report that is kept.
+
+    What a version holds never changes; which versions there are does.
+
+    Attributes:
+        index: The index that answers.
+        answers: The answers so far.
+    """
+
+    index: DependencyIndex
+    answers: set[Answer] = field(default_factory=set)
+
+    def versions(self, distribution: str, specifier: SpecifierSet) -> Sequence[Version]:
+        """See :meth:`DependencyIndex.versions`."""
+        found = self.index.versions(distribution, specifier)
+        self.answers.add(Answer(distribution, str(specifier), ",".join(map(str, found))))
+        return found
+
+    def present(
+        self, distribution: str, version: Version, names: Iterable[Name]
+    ) -> Mapping[Name, bool]:
+        """See :meth:`DependencyIndex.present`."""
+        return self.index.present(distribution, version, names)
+
+    def tree(self, distribution: str, version: Version) -> Tree:
+        """See :meth:`DependencyIndex.tree`."""
+        return self.index.tree(distribution, version)
+
+
+def answered_alike(answers: Iterable[Answer], index: DependencyIndex) -> bool:
+    """Say whether the index would answer the same now; where it cannot be asked, it would.
+
+    Raises:
+        packaging.specifiers.InvalidSpecifier: An answer is not one of :class:`RecordingIndex`.
+    """
+    try:
+        return all(
+            ",".join(map(str, index.versions(a.distribution, SpecifierSet(a.specifier))))
+            == a.versions
+            for a in answers
+        )
+    except Unavailable:
+        return True
 
 
 def _has(program: Program, module: str, attr: str) -> bool:

@@ -90,6 +90,11 @@ class Site:
     def __str__(self) -> str:
         return f"{self.path}:{self.line}" + (f" ({self.name})" if self.name else "")
 
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Site":
+        """Return the site that stands in a finding's data."""
+        return cls(str(data["path"]), int(data["line"]), str(data["name"]))
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -143,7 +148,28 @@ class Finding:
             "since": self.since,
             "hint": self.hint,
             "diff": self.diff,
+            "subject": self.subject,
         }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Finding":
+        """Return the finding that :meth:`to_dict` made ``data`` of.
+
+        Raises:
+            LookupError, TypeError, ValueError: It is no such data.
+        """
+        return cls(
+            CODES[data["code"]],
+            str(data["path"]),
+            int(data["line"]),
+            str(data["message"]),
+            tuple(Site.from_dict(site) for site in data["contract"]),
+            str(data["hint"]),
+            Severity(data["severity"]),
+            None if data["since"] is None else str(data["since"]),
+            str(data["diff"]),
+            str(data["subject"]),
+        )
 
 
 @dataclass(frozen=True)
@@ -176,7 +202,23 @@ class ContractReport:
             "findings": [finding.to_dict() for finding in self.findings],
             "suppressed": [finding.to_dict() for finding in self.suppressed],
             "unchecked": list(self.unchecked),
+            "idle_ignores": [finding.to_dict() for finding in self.idle_ignores],
         }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "ContractReport":
+        """Return the report that :meth:`to_dict` made ``data`` of.
+
+        Raises:
+            LookupError, TypeError, ValueError: It is no such data.
+        """
+        return cls(
+            tuple(map(Finding.from_dict, data["findings"])),
+            tuple(map(str, data["modules"])),
+            tuple(map(Finding.from_dict, data["suppressed"])),
+            tuple(map(str, data["unchecked"])),
+            tuple(map(Finding.from_dict, data["idle_ignores"])),
+        )
 
     def to_json(self) -> str:
         """Return :meth:`to_dict` as stable, indented JSON."""
@@ -189,3 +231,17 @@ def ordered(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple(
         unique[key] for key in sorted(unique, key=lambda key: (key[1], key[2], key[0], key[3]))
     )
+
+
+def unused_everywhere(reports: Iterable[ContractReport]) -> tuple[Finding, ...]:
+    """Return the ignore comments that covered nothing in any of several reports."""
+    found = list(reports)
+    idle: dict[Finding, int] = {}
+    for report in found:
+        for finding in report.idle_ignores:
+            idle[finding] = idle.get(finding, 0) + 1
+    seen_in = {
+        path: sum(path in report.modules for report in found)
+        for path in {finding.path for finding in idle}
+    }
+    return ordered(finding for finding, count in idle.items() if count == seen_in[finding.path])

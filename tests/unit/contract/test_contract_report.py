@@ -8,8 +8,8 @@ import pytest
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from tools.contract import CODES, ContractReport, Severity
-from tools.contract.check import check, unused_everywhere
+from tools.contract import CODES, ContractReport, Severity, unused_everywhere
+from tools.contract.check import check
 from tools.contract.dependencies import missing_ranges
 from tools.contract.sarif import to_sarif
 from tools.contract.since import bisect_since
