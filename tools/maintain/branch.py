@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tools.errors import BadInput, Busy, CheckFailed, ToolError, Unavailable
 from tools.git import REGULAR, Commit, Entry, Git, Person, Result
-from tools.settings import check_git_url
+from tools.upstream.remote import Remote
 
 BRANCH = "bot/rebase"
 AUTHOR = ("vllm-exaone bot", "bot@vllm-exaone.invalid")
@@ -165,8 +165,7 @@ def push(repository: Repository, remote: str, options: tuple[str, ...] = ()) -> 
         CheckFailed: The remote's branch holds a commit of a person's.
         Unavailable: The remote cannot be reached, or refuses.
     """
-    if not _REMOTE.fullmatch(remote):
-        check_git_url(remote)
+    shown = shown_remote(remote)
     git = repository.git
     name = f"refs/heads/{BRANCH}"
     wanted = git.resolve(name) or ""
@@ -187,9 +186,18 @@ def push(repository: Repository, remote: str, options: tuple[str, ...] = ()) -> 
         refused = re.search(r"^!\t.*\t(.*)$", done.stdout.decode("utf-8", "replace"), re.MULTILINE)
         why = refused[1] if refused else "no reason given"
         if "stale info" in why:
-            raise Busy(f"{BRANCH} moved on {remote} meanwhile", "run it again")
-        raise Unavailable(f"{remote} does not take {BRANCH}: {why}", "see that you may push to it")
+            raise Busy(f"{BRANCH} moved on {shown} meanwhile", "run it again")
+        raise Unavailable(f"{shown} does not take {BRANCH}: {why}", "see that you may push to it")
     return State.UPDATED if there else State.CREATED
+
+
+def shown_remote(remote: str) -> str:
+    """Return a remote's name, or its URL without credentials.
+
+    Raises:
+        BadInput: It is neither.
+    """
+    return remote if _REMOTE.fullmatch(remote) else Remote.at(remote).shown
 
 
 def check_ours(git: Git, tip: str, head: str) -> None:
