@@ -37,7 +37,7 @@ from tools.report.contracts import contract_table
 from tools.report.wheels import smoke_table
 from tools.smoke.reference import write_reference
 from tools.smoke.results import SmokeReport
-from tools.smoke.runs import RUN_SETS, run_set
+from tools.smoke.run_sets import RUN_SETS, run_set
 from tools.smoke.smoke import smoke
 from tools.tree import Tree
 from tools.upstream import parse_ref
@@ -136,7 +136,7 @@ def smoke_command(
         typer.Option(
             "--runs",
             metavar="|".join(RUN_SETS),
-            help="The usual cases, the modes users run, or mistakes that must be noticed.",
+            help="The usual cases, modes or checkpoints users run, the served API, or mutants.",
         ),
     ] = "usual",
     as_json: JsonOption = False,

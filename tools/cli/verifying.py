@@ -22,7 +22,7 @@ from tools.cli.shipping import wheel_request
 from tools.errors import CheckFailed
 from tools.maintain.ship import build_wheel, built_wheel
 from tools.report.verified import verified_data, verified_markdown, verified_table
-from tools.smoke.runs import RUN_SETS
+from tools.smoke.run_sets import RUN_SETS
 from tools.smoke.verify import Asked, Built, Verification, engine_releases, verify
 from tools.upstream.index import Index
 from tools.wheel.build import resolve_device

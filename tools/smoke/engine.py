@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tools.smoke.environment import Environment
 from tools.smoke.jobs import Outcome, Server
@@ -70,6 +70,16 @@ class EngineRun:
     log: str
 
 
+class Starter(Protocol):
+    """What starts an engine for each job."""
+
+    def run(
+        self, job: Mapping[str, Any], *, env: Mapping[str, str] | None = None, timeout: float
+    ) -> Outcome:
+        """Do one job and return its outcome."""
+        ...
+
+
 def engine_arguments(checkpoint: str, device: str, **extra: Any) -> dict[str, Any]:
     """Return the arguments of ``vllm.LLM`` for the tiny checkpoint.
 
@@ -114,7 +124,7 @@ def engines(place: Environment, device: str) -> Server:
 
 
 def run_engine(
-    server: Server,
+    server: Starter,
     arguments: Mapping[str, Any],
     steps: Sequence[Mapping[str, Any]],
     *,

@@ -12,7 +12,14 @@ from pathlib import Path
 
 from tools.errors import BadInput, CheckFailed
 from tools.smoke.cases import GOLDEN_CASES, Case, all_prompts
-from tools.smoke.checkpoint import Shape, Variant, checkpoint_files, digest, write_checkpoint
+from tools.smoke.checkpoint import (
+    Shape,
+    Variant,
+    Weights,
+    checkpoint_files,
+    digest,
+    write_checkpoint,
+)
 from tools.smoke.jobs import run_job
 from tools.smoke.numeric import Numbers
 
@@ -41,6 +48,7 @@ class Golden:
         checkpoints: Digest of the checkpoint of each shape.
         answers: Answers by shape, then by prompt name.
         numbers: Embeddings and first-token logits by prompt name.
+        tied: Answers of the tied checkpoint, in the same way.
     """
 
     transformers: str
@@ -48,15 +56,23 @@ class Golden:
     checkpoints: Mapping[Shape, str]
     answers: Mapping[Shape, Mapping[str, Answer]]
     numbers: Mapping[str, Numbers] = field(default_factory=dict)
+    tied: Mapping[Shape, Mapping[str, Answer]] = field(default_factory=dict)
 
-    def check_current(self) -> None:
+    def known(self, variant: Variant) -> Mapping[str, Answer]:
+        """Return the answers of a variant by prompt name."""
+        return (self.tied if variant.weights is Weights.TIED else self.answers)[variant.shape]
+
+    def check_current(self, weights: Weights = Weights.RANDOM) -> None:
         """Raise when the checkpoint or the cases are not those the answers were made with.
+
+        Args:
+            weights: Which weights the checkpoint holds.
 
         Raises:
             CheckFailed: The golden file is stale.
         """
         for shape in Shape:
-            stale = self.checkpoints[shape] != digest(checkpoint_files(Variant(shape)))
+            stale = self.checkpoints[shape] != digest(checkpoint_files(Variant(shape, weights)))
             names = {prompt.name for prompt in all_prompts()}
             if stale or names != set(self.answers[shape]):
                 raise CheckFailed(
@@ -69,6 +85,7 @@ def generate(
     python: Path,
     cache: Path,
     *,
+    weights: Weights = Weights.RANDOM,
     cases: tuple[Case, ...] = GOLDEN_CASES,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Golden:
@@ -77,6 +94,7 @@ def generate(
     Args:
         python: Interpreter of the reference environment.
         cache: Where checkpoints are written.
+        weights: Which weights the checkpoints hold.
         cases: What to ask.
         progress: Told what is being done.
 
@@ -86,12 +104,12 @@ def generate(
     answers: dict[Shape, dict[str, Answer]] = {}
     versions: dict[str, str] = {}
     for shape in Shape:
-        progress(f"transformers answers, config shape {shape.value}")
+        progress(f"transformers answers, {weights.value} weights, config shape {shape.value}")
         outcome = run_job(
             python,
             _CHILD,
             {
-                "checkpoint": str(write_checkpoint(Variant(shape), cache)),
+                "checkpoint": str(write_checkpoint(Variant(shape, weights), cache)),
                 "kind": "answers",
                 "prompts": [
                     {**prompt.document(), "new_tokens": case.new_tokens}
@@ -116,7 +134,7 @@ def generate(
     golden = Golden(
         versions["transformers"],
         versions["torch"],
-        {shape: digest(checkpoint_files(Variant(shape))) for shape in Shape},
+        {shape: digest(checkpoint_files(Variant(shape, weights))) for shape in Shape},
         answers,
     )
     check_margins(golden)

@@ -4,10 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tools.smoke import golden, numeric
+from tools.smoke.checkpoint import Weights
 from tools.smoke.environment import environment, reference_plan
 from tools.upstream.downloads import write_aside
 
 TOKENS_FILE = Path("tests") / "golden" / "tokens.json"
+TIED_FILE = Path("tests") / "golden" / "tied.json"
 NUMBERS_FILE = Path("tests") / "golden" / "numbers.json"
 
 
@@ -26,9 +28,14 @@ def write_reference(root: Path, cache: Path, progress: Callable[[str], None]) ->
     """
     with environment(reference_plan(), cache, progress) as place:
         checkpoints = cache / "checkpoints"
-        tokens = golden.generate(place.python, checkpoints, progress=progress)
+        made = {
+            file: golden.generate(place.python, checkpoints, weights=weights, progress=progress)
+            for file, weights in ((TOKENS_FILE, Weights.RANDOM), (TIED_FILE, Weights.TIED))
+        }
         progress("transformers' embeddings and logits")
         figures = numeric.generate(place.python, checkpoints)
-    write_aside(root / TOKENS_FILE, golden.dump(tokens))
-    write_aside(root / NUMBERS_FILE, numeric.dump(figures))
-    return root / TOKENS_FILE, root / NUMBERS_FILE
+    contents = {file: golden.dump(tokens) for file, tokens in made.items()}
+    contents[NUMBERS_FILE] = numeric.dump(figures)
+    for file, content in contents.items():
+        write_aside(root / file, content)
+    return tuple(root / file for file in contents)

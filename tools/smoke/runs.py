@@ -11,7 +11,6 @@ from typing import Any
 
 from packaging.version import Version
 
-from tools.errors import BadInput
 from tools.smoke import numeric, tokenizer
 from tools.smoke.cases import CASES, LONG, Case, Prompt, all_prompts
 from tools.smoke.checkpoint import Shape, Variant, Weights
@@ -65,6 +64,8 @@ class Run:
         speculates: True when it needs speculative decoding.
         refusals: Where the engine must refuse to start, what its error has to say, one of them.
         cores: How many cores it needs on the CPU; with two, each worker is bound to its half.
+        since: The first release that offers what it asks for, "" where all do.
+        served: True when a server is asked, through the API.
     """
 
     name: str
@@ -74,11 +75,15 @@ class Run:
     speculates: bool = False
     refusals: tuple[str, ...] = ()
     cores: int = 1
+    since: str = ""
+    served: bool = False
 
     def unable(self, release: Version, device: str) -> str:
         """Return why this release cannot make the run on this device, or ""."""
         if self.speculates and device == "cpu" and release < CPU_SPECULATES_FROM:
             return "the CPU runner of this release refuses speculative decoding"
+        if self.since and release < Version(self.since):
+            return f"v{self.since} is the first release that has it"
         if device == "cpu" and len(usable_cores()) < self.cores:
             return f"needs {self.cores} cores, {len(usable_cores())} are usable"
         return ""
@@ -291,15 +296,3 @@ MUTANT_RUNS = (
         (asks(ALL, noticed, name="sliding window off"),),
     ),
 )
-RUN_SETS = {"usual": RUNS, "modes": MODE_RUNS, "mutants": MUTANT_RUNS}
-
-
-def run_set(name: str) -> tuple[Run, ...]:
-    """Return the runs of that name.
-
-    Raises:
-        BadInput: There are none.
-    """
-    if name not in RUN_SETS:
-        raise BadInput(f"{name!r} is no set of runs", f"one of: {', '.join(RUN_SETS)}")
-    return RUN_SETS[name]

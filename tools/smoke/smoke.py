@@ -7,15 +7,22 @@ from pathlib import Path
 
 from tools.smoke import golden as golden_file
 from tools.smoke import numeric
-from tools.smoke.checkpoint import write_checkpoint
-from tools.smoke.engine import EngineRun, engine_arguments, engines, run_engine
+from tools.smoke.checkpoint import Weights, write_checkpoint
+from tools.smoke.engine import (
+    EngineRun,
+    Starter,
+    engine_arguments,
+    engines,
+    run_engine,
+    variables,
+)
 from tools.smoke.environment import engine_plan, environment, release_of
 from tools.smoke.golden import Golden
-from tools.smoke.jobs import Server
 from tools.smoke.model import smoke_model
-from tools.smoke.reference import NUMBERS_FILE, TOKENS_FILE
+from tools.smoke.reference import NUMBERS_FILE, TIED_FILE, TOKENS_FILE
 from tools.smoke.results import Check, SmokeReport, Verdict
 from tools.smoke.runs import CPU_SPECULATES_FROM, RUNS, Run
+from tools.smoke.served import Servers
 from tools.upstream.index import Index
 
 Progress = Callable[[str], None]
@@ -31,7 +38,6 @@ def smoke(
     transformers: str = "release",
     model: str = "",
     runs: Sequence[Run] = RUNS,
-    keep: bool = True,
     progress: Progress = lambda _: None,
 ) -> SmokeReport:
     """Ask every case of every run of a wheel, or of the stock wheel of a release.
@@ -45,7 +51,6 @@ def smoke(
         transformers: See :func:`tools.smoke.environment.engine_plan`.
         model: A directory or a hub id: ask that model instead of the tiny one.
         runs: What to run.
-        keep: False to remove the environment afterwards where it was made for this.
         progress: Told, in one line, what is being done.
 
     Raises:
@@ -62,10 +67,7 @@ def smoke(
     version = release_of(release, wheel)
     checks: list[Check] = []
     versions: Mapping[str, str] = {}
-    with (
-        environment(plan, cache, progress, keep=keep) as place,
-        engines(place, device) as server,
-    ):
+    with environment(plan, cache, progress) as place, engines(place, device) as server:
         if model:
             able = device != "cpu" or version >= CPU_SPECULATES_FROM
             versions, found = smoke_model(server, model, device, speculates=able, progress=progress)
@@ -76,7 +78,8 @@ def smoke(
                 checks += [Check(run.name, p.name, Verdict.SKIPPED, reason) for p in run.probes]
                 continue
             progress(f"{plan.label}: {run.name}")
-            done = execute(run, server, device, cache)
+            asked = Servers(place, variables(place)) if run.served else server
+            done = execute(run, asked, device, cache)
             versions = done.versions or versions
             checks += [run.check(p, done.steps[p.name], golden) for p in run.probes]
     return SmokeReport(
@@ -99,12 +102,14 @@ def load_golden(root: Path) -> Golden:
         CheckFailed: A golden file is stale.
     """
     answers, figures = golden_file.load(root / TOKENS_FILE), numeric.load(root / NUMBERS_FILE)
+    tied = golden_file.load(root / TIED_FILE)
     answers.check_current()
+    tied.check_current(Weights.TIED)
     figures.check_current()
-    return replace(answers, numbers=figures.numbers)
+    return replace(answers, numbers=figures.numbers, tied=tied.answers)
 
 
-def execute(run: Run, server: Server, device: str, cache: Path) -> EngineRun:
+def execute(run: Run, server: Starter, device: str, cache: Path) -> EngineRun:
     """Start the engine of a run and ask its probes."""
     checkpoint = write_checkpoint(run.variant, cache / "checkpoints")
     arguments = engine_arguments(str(checkpoint), device, **run.extra)

@@ -20,7 +20,7 @@ from tools.errors import BadInput, ToolError
 from tools.smoke.checkpoint import checkpoint_files, digest
 from tools.smoke.environment import requirements_of
 from tools.smoke.results import Check, SmokeReport, Verdict
-from tools.smoke.runs import run_set
+from tools.smoke.run_sets import run_set
 from tools.upstream.downloads import write_aside
 
 FILE = Path("tests") / "verified.json"

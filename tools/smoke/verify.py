@@ -1,7 +1,7 @@
 """Bring the record of what was proved up to date, one cell after another.
 
 The record is written after each cell, so a run that is cut short goes on where it stopped; one
-environment is used at a time, and removed when nothing needs it any more.
+environment is used at a time, and two at most are kept.
 """
 
 import datetime
@@ -15,7 +15,7 @@ from tools.errors import Busy, ToolError
 from tools.smoke import verified
 from tools.smoke.environment import engine_plan
 from tools.smoke.results import SmokeReport
-from tools.smoke.runs import run_set
+from tools.smoke.run_sets import run_set
 from tools.smoke.smoke import load_golden, smoke
 from tools.smoke.verified import (
     FILE,
@@ -176,7 +176,6 @@ def verify(
                     cache=cache,
                     transformers=asked.transformers,
                     runs=runs,
-                    keep=False,
                     progress=progress,
                 )
                 progress(report.summary)

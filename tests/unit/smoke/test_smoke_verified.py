@@ -8,7 +8,7 @@ from tools.errors import BadInput, EnvironmentLacks
 from tools.settings import Settings
 from tools.smoke import verified
 from tools.smoke.results import Check, SmokeReport, Verdict
-from tools.smoke.runs import RUN_SETS
+from tools.smoke.run_sets import RUN_SETS
 from tools.smoke.verified import CellName, CellState, Facts, Standing, Verified, content_of
 from tools.smoke.verify import FIRST
 

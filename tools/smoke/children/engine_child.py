@@ -113,7 +113,8 @@ def numbers(llm: Any, step: Mapping[str, Any]) -> dict[str, Any]:
         llm.generate([request(prompt, "")], sampling, use_tqdm=False)
         found[prompt["name"]] = {
             "embeddings": child.projected(torch.cat(rows)),
-            "logits": scores[-1].tolist(),
+            # An instance that only encodes has none.
+            "logits": scores[-1].tolist() if scores else [],
         }
     handle.remove()
     llm.apply_model(unwatch)
