@@ -24,11 +24,17 @@ from tools.cli.common import (
     results,
     write_text,
 )
+from tools.contract import ContractReport, Finding
 from tools.errors import CheckFailed
+from tools.git import GitTree
 from tools.maintain import releases_since, run_matrix
+from tools.maintain.contracts import carried_contract
 from tools.report.console import carry_table
+from tools.report.contracts import finding_line
 from tools.report.data import carried_data
 from tools.report.matrix import matrix_data, matrix_page, matrix_table
+
+_OLDEST = "v0.10.0"
 
 
 def register(app: typer.Typer) -> None:
@@ -48,12 +54,17 @@ def apply(
     """Carry series and overlay to each REF and check the result out under build/REF/src."""
     project = Project(source)
     failed: list[str] = []
+    broken: list[tuple[str, Finding]] = []
 
     def one(ref: str) -> dict[str, Any]:
-        carried = project.carrier.carry(project.obtain(ref), keep=not dry_run)
+        carried, report = _carry_and_check(project, ref, keep=not dry_run)
         if not as_json:
             results.print(carry_table(carried))
-        data = carried_data(carried)
+            print_lines(map(finding_line, report.findings if report else ()))
+        for line in report.unchecked if report else ():
+            note(f"contract not checked: {line}")
+        broken.extend((ref, finding) for finding in (report.errors if report else ()))
+        data = carried_data(carried) | {"contract": report.to_dict() if report else None}
         if carried.conflicts:
             failed.append(ref)
         elif not dry_run:
@@ -64,6 +75,19 @@ def apply(
 
     each(project.refs(refs), one, as_json=as_json)
     _refuse_conflicts(failed)
+    _refuse_breaks(broken)
+
+
+def _carry_and_check(
+    project: Project, ref: str, *, keep: bool
+) -> tuple[Carried, ContractReport | None]:
+    """Carry to a ref and check the contract there."""
+    upstream, cache = project.obtain(ref), project.settings.cache
+    if not keep:
+        return project.carrier.look(upstream, lambda c, tree: (c, carried_contract(cache, c, tree)))
+    carried = project.carrier.carry(upstream)
+    tree = GitTree(project.store.git, carried.commit)
+    return carried, carried_contract(cache, carried, tree)
 
 
 def export_command(
@@ -99,7 +123,7 @@ def matrix(
     source: SourceOption = "auto",
     since: Annotated[
         str, typer.Option("--since", metavar="REF", help="The oldest release, without REFs.")
-    ] = "v0.10.0",
+    ] = _OLDEST,
     jobs: JobsOption = CORES,
     html: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", help="Also write a page.")
@@ -112,7 +136,14 @@ def matrix(
     wanted = project.refs(refs) if refs else releases_since(project.store, oldest)
     upstreams = [project.obtain(ref) for ref in wanted]
     expected = project.settings.root / "patches" / "expected.toml"
-    done = run_matrix(partial(open_carrier, source), upstreams, expected, jobs=jobs)
+    done = run_matrix(
+        partial(open_carrier, source),
+        upstreams,
+        expected,
+        jobs=jobs,
+        contract=partial(carried_contract, project.settings.cache),
+        whole=not refs and since == _OLDEST,
+    )
     if html:
         write_text(html, matrix_page(done))
         note(f"{html}: written")
@@ -126,6 +157,7 @@ def matrix(
             f"{len(done.failures)} cells need a person, {first.outcome.name} at {first.ref} first",
             f"see it: python -m tools apply --dry-run {first.ref}",
         )
+    _refuse_breaks([(ref, one.finding) for one in done.contract_errors for ref in one.refs])
 
 
 def _refuse_conflicts(refs: list[str]) -> None:
@@ -133,4 +165,12 @@ def _refuse_conflicts(refs: list[str]) -> None:
         raise CheckFailed(
             f"conflicts at {', '.join(refs)}: nothing was checked out there",
             f"solve them: python -m tools resolve {refs[0]}",
+        )
+
+
+def _refuse_breaks(found: list[tuple[str, Finding]]) -> None:
+    if found:
+        ref, first = found[0]
+        raise CheckFailed(
+            f"{len(found)} contract errors, at {ref} first: {finding_line(first)}", first.hint
         )

@@ -1,18 +1,17 @@
 """What the overlay and the patches assume about a ref, checked on the carried or the stock tree."""
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tools.carry import Carried
 from tools.contract import ContractReport
-from tools.contract.check import check
-from tools.contract.dependencies import WheelIndex
-from tools.contract.since import bisect_since
+from tools.contract.kept import Kept, KeptReports, key_of
 from tools.git import Git, GitTree
 from tools.overlay import Overlay
 from tools.tree import Tree
 from tools.upstream import Upstream
-from tools.upstream.index import Index
 
 Notify = Callable[[str], None]
 
@@ -27,6 +26,8 @@ class ContractRequest:
         modules: Paths or globs of the client modules.
         baseline: The tree of the last verified release, to compare with; None leaves that out.
         history: (ref, tree) of earlier releases, oldest first, to date the findings with.
+        unused_ignores: Report ignore comments that cover nothing. The overlay serves many
+            releases, of which some need a comment and others do not.
     """
 
     ref: str
@@ -34,6 +35,7 @@ class ContractRequest:
     modules: tuple[str, ...]
     baseline: Tree | None = None
     history: Sequence[tuple[str, Callable[[], Tree]]] = ()
+    unused_ignores: bool = False
 
 
 def check_contract(request: ContractRequest, cache: Path, notify: Notify) -> ContractReport:
@@ -47,17 +49,69 @@ def check_contract(request: ContractRequest, cache: Path, notify: Notify) -> Con
     Raises:
         BadInput: A glob names no file of the tree.
     """
-    dependencies = WheelIndex(Index.configured(cache, notify), cache)
+    from tools.contract.check import check  # noqa: PLC0415 (see below)
+    from tools.contract.dependencies import WheelIndex  # noqa: PLC0415
+    from tools.contract.since import bisect_since  # noqa: PLC0415
+    from tools.upstream.index import Index  # noqa: PLC0415
+
     report = check(
         request.tree,
         modules=request.modules,
         baseline=request.baseline,
-        dependencies=dependencies,
+        dependencies=WheelIndex(Index.configured(cache, notify), cache),
+        unused_ignores=request.unused_ignores,
     )
     if not request.history:
         return report
     releases = [*request.history, (request.ref, lambda: request.tree)]
     return bisect_since(report, releases, modules=request.modules)
+
+
+def carried_contract(cache: Path, carried: Carried, tree: Tree) -> ContractReport | None:
+    """Check a carried tree, or return the report that an earlier run kept of the same tree.
+
+    The checker takes longer to import than most kept reports to read, and is imported where there
+    is none.
+
+    Args:
+        cache: The user's cache.
+        carried: What was carried.
+        tree: Its tree.
+
+    Returns:
+        The report, with no modules where the ref has none of the overlay's; None where the carry
+        has conflicts, since half a series fits nothing.
+    """
+    if carried.conflicts:
+        return None
+    targets = tuple(row.file.target for row in carried.overlay)
+    kept, key = KeptReports(cache / "contract" / "reports"), key_of(carried.tree, targets)
+    held, now = kept.get(key), time.time()
+    if held is not None and held.is_fresh(now):
+        return held.report
+    from tools.contract.check import check  # noqa: PLC0415
+    from tools.contract.dependencies import (  # noqa: PLC0415
+        RecordingIndex,
+        WheelIndex,
+        answered_alike,
+    )
+    from tools.upstream.index import Index  # noqa: PLC0415
+
+    index = WheelIndex(Index.configured(cache), cache)
+    if held is not None and answered_alike(held.answers, index):
+        kept.put(key, Kept(held.report, held.answers, now))
+        return held.report
+    recording = RecordingIndex(index)
+    modules = [target for target in targets if tree.read(target) is not None]
+    report = (
+        check(tree, modules=modules, dependencies=recording, unused_ignores=False)
+        if modules
+        else ContractReport((), ())
+    )
+    # What could not be asked is asked again next time.
+    if not report.unchecked:
+        kept.put(key, Kept(report, tuple(recording.answers), now))
+    return report
 
 
 def client_modules(overlay: Overlay, tree: Tree) -> tuple[str, ...]:

@@ -8,25 +8,26 @@ A conflict may be recorded as expected in ``patches/expected.toml``, with the re
     reason = "the proposer has no image token there"
 
 Anything else that conflicts fails the matrix, and so does a recorded conflict that is none.
+
+Each carried tree is also checked against its contract: an error there fails the matrix too.
 """
 
-import multiprocessing
-import sys
 import tomllib
 from collections.abc import Callable, Iterable
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from tools.carry import Carried, Carrier, Outcome, PatchOutcome
+from tools.contract import ContractReport, Finding, Severity, unused_everywhere
 from tools.errors import BadInput
+from tools.maintain.parallel import spread
+from tools.tree import Tree
 from tools.upstream import Store, Upstream, list_releases, parse_ref
 
 Opener = Callable[[], Carrier]
-# A forked process need not import everything again, which takes longer than many a carry. Only
-# Linux forks safely below the libraries in use.
-_START = "fork" if sys.platform == "linux" else "spawn"
+# Checks a carried tree; None says that it was not checked.
+Contract = Callable[[Carried, Tree], ContractReport | None]
 
 
 @dataclass(frozen=True)
@@ -58,12 +59,30 @@ class Summary:
 
 
 @dataclass(frozen=True)
+class Break:
+    """One contract finding and the refs that have it, in order."""
+
+    finding: Finding
+    refs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Matrix:
-    """The carries of every ref, in the order asked for, with the expected conflicts beside them."""
+    """The carries of every ref, in the order asked for, with the expected conflicts beside them.
+
+    Attributes:
+        carried: The carries.
+        patches: The steps of the series.
+        cells: By step, a cell a ref.
+        contracts: The contract report of each carry, None where it was not checked.
+        unused: Ignore comments of the overlay that no ref needs; none where not all were asked for.
+    """
 
     carried: tuple[Carried, ...]
     patches: tuple[str, ...]
     cells: dict[str, tuple[Cell, ...]]
+    contracts: tuple[ContractReport | None, ...]
+    unused: tuple[Finding, ...] = ()
 
     @property
     def refs(self) -> tuple[str, ...]:
@@ -75,37 +94,58 @@ class Matrix:
         """The cells that fail the matrix."""
         return tuple(cell for row in self.cells.values() for cell in row if cell.failed)
 
+    @property
+    def breaks(self) -> tuple[Break, ...]:
+        """The contract's errors and warnings, each once with the refs that have it."""
+        found: dict[tuple[str, str, str], tuple[Finding, list[str]]] = {}
+        for ref, report in zip(self.refs, self.contracts, strict=True):
+            for finding in report.findings if report else ():
+                if finding.severity is not Severity.NOTE:
+                    found.setdefault(finding.key, (finding, []))[1].append(ref)
+        return tuple(Break(finding, tuple(refs)) for finding, refs in found.values())
+
+    @property
+    def contract_errors(self) -> tuple[Break, ...]:
+        """The breaks that fail the matrix."""
+        return tuple(one for one in self.breaks if one.finding.severity is Severity.ERROR)
+
     def summaries(self) -> tuple[Summary, ...]:
         """Return one summary a patch."""
         return tuple(_summary(patch, self.cells[patch]) for patch in self.patches)
 
 
+def unchecked(_carried: Carried, _tree: Tree) -> None:
+    """Check no contract."""
+
+
 def run_matrix(
-    opener: Opener, upstreams: Iterable[Upstream], expected: Path, *, jobs: int
+    opener: Opener,
+    upstreams: Iterable[Upstream],
+    expected: Path,
+    *,
+    jobs: int,
+    contract: Contract = unchecked,
+    whole: bool = False,
 ) -> Matrix:
-    """Carry the series to every upstream ref.
+    """Carry the series to every upstream ref, and check the contract of each carried tree.
 
     Args:
         opener: Opens a carrier; called once for each run of refs, so it must be picklable.
         upstreams: The refs, already in the store.
         expected: The file of recorded conflicts; it may be absent.
         jobs: Processes to use; 1 stays in this one.
+        contract: Checks a carried tree; it must be picklable too.
+        whole: The refs are all that the overlay serves: an ignore comment that none of them needs
+            is a finding.
 
     Raises:
         BadInput: The file of recorded conflicts is malformed.
     """
     wanted = tuple(upstreams)
     recorded = read_expected(expected)
-    if jobs == 1 or len(wanted) < 2:
-        carried = _carry(opener, wanted)
-    else:
-        # Each release's neighbours go to the same process: they share blobs and parsed files.
-        size = -(-len(wanted) // (jobs * 2))
-        runs = [wanted[at : at + size] for at in range(0, len(wanted), size)]
-        context = multiprocessing.get_context(_START)
-        with ProcessPoolExecutor(jobs, context) as pool:
-            done = pool.map(partial(_carry, opener), runs)
-            carried = tuple(one for run in done for one in run)
+    done = spread(partial(_carry, opener, contract), wanted, jobs)
+    carried = tuple(one for one, _ in done)
+    contracts = tuple(report for _, report in done)
     names = tuple(dict.fromkeys(o.name for one in carried for o in one.outcomes))
     cells = {
         name: tuple(
@@ -116,11 +156,14 @@ def run_matrix(
         )
         for name in names
     }
-    return Matrix(carried, names, cells)
+    unused = unused_everywhere(filter(None, contracts)) if whole else ()
+    return Matrix(carried, names, cells, contracts, unused)
 
 
-def _carry(opener: Opener, upstreams: tuple[Upstream, ...]) -> tuple[Carried, ...]:
-    return tuple(opener().carry_each(upstreams))
+def _carry(
+    opener: Opener, contract: Contract, upstreams: tuple[Upstream, ...]
+) -> tuple[tuple[Carried, ContractReport | None], ...]:
+    return tuple(opener().look_each(upstreams, contract))
 
 
 def releases_since(store: Store, oldest: str) -> list[str]:

@@ -8,8 +8,11 @@ from rich.table import Table
 from rich.text import Text
 
 from tools.carry import Outcome
+from tools.contract import ContractReport
 from tools.maintain import Cell, Matrix, Summary
+from tools.maintain.matrix import Break
 from tools.report.console import STYLES
+from tools.report.contracts import SEVERITY_STYLES, contract_counts, finding_line
 from tools.report.data import outcome_data
 
 GLYPHS = {
@@ -20,6 +23,7 @@ GLYPHS = {
     Outcome.CONFLICT: "✗",
 }
 _LEGEND = "  ".join(f"{glyph} {outcome}" for outcome, glyph in GLYPHS.items())
+_CONTRACT_LEGEND = "contract: e errors  w warnings  n notes  ? not all checked"
 
 
 def matrix_table(matrix: Matrix) -> Group:
@@ -27,20 +31,21 @@ def matrix_table(matrix: Matrix) -> Group:
 
     The releases run downwards, since there are more of them than patches.
     """
-    table = _narrow("patches by releases", caption=_LEGEND)
+    table = _narrow("patches by releases", caption=f"{_LEGEND}\n{_CONTRACT_LEGEND}", gap=0)
     table.add_column("ref", min_width=max(map(len, matrix.refs), default=0))
     for patch in matrix.patches:
-        # 0001 as 01: twenty patches fit a terminal of 80 columns.
-        table.add_column(patch[2:4], justify="center", min_width=2)
+        # 0031 as 3 above 1: thirty patches fit a terminal of 80 columns.
+        table.add_column("\n".join(patch[2:4]), min_width=1)
+    table.add_column("contract", no_wrap=True)
     for column, ref in enumerate(matrix.refs):
         cells = [matrix.cells[patch][column] for patch in matrix.patches]
-        table.add_row(ref, *[_glyph(cell) for cell in cells])
-    return Group(table, _summary_table(matrix.summaries()), *_failures(matrix))
+        table.add_row(ref, *map(_glyph, cells), _counts(matrix.contracts[column]))
+    return Group(table, _summary_table(matrix.summaries()), *_failures(matrix), *_breaks(matrix))
 
 
-def _narrow(title: str, caption: str | None = None) -> Table:
+def _narrow(title: str, caption: str | None = None, gap: int = 1) -> Table:
     return Table(
-        title=title, caption=caption, box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0)
+        title=title, caption=caption, box=SIMPLE_HEAD, pad_edge=False, padding=(0, gap, 0, 0)
     )
 
 
@@ -74,6 +79,23 @@ def _failures(matrix: Matrix) -> list[Text]:
     return lines
 
 
+def _counts(report: ContractReport | None) -> Text:
+    broken = report is not None and report.errors
+    return Text(contract_counts(report), style="bold red" if broken else "")
+
+
+def _breaks(matrix: Matrix) -> list[Text]:
+    found = [(f"{_span(one)}: ", one.finding) for one in matrix.breaks]
+    found += [("at no ref needed: ", finding) for finding in matrix.unused]
+    return [Text(where + finding_line(f), style=SEVERITY_STYLES[f.severity]) for where, f in found]
+
+
+def _span(one: Break) -> str:
+    if len(one.refs) < 3:
+        return " and ".join(one.refs)
+    return f"{one.refs[0]} to {one.refs[-1]} ({len(one.refs)} refs)"
+
+
 def matrix_data(matrix: Matrix) -> dict[str, Any]:
     """Return the matrix for machines."""
     return {
@@ -91,6 +113,12 @@ def matrix_data(matrix: Matrix) -> dict[str, Any]:
         },
         "summary": [vars(summary) for summary in matrix.summaries()],
         "failures": [f"{cell.ref} {cell.outcome.name}" for cell in matrix.failures],
+        "contracts": {
+            ref: report.to_dict() if report else None
+            for ref, report in zip(matrix.refs, matrix.contracts, strict=True)
+        },
+        "contract_errors": len(matrix.contract_errors),
+        "unused_ignores": [finding.to_dict() for finding in matrix.unused],
     }  # fmt: skip
 
 
@@ -102,5 +130,9 @@ def matrix_page(matrix: Matrix) -> str:
         loader=PackageLoader("tools.report"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
     return environment.get_template("matrix.html").render(
-        matrix=matrix, glyphs=GLYPHS, summaries=matrix.summaries()
+        matrix=matrix,
+        glyphs=GLYPHS,
+        summaries=matrix.summaries(),
+        counts=[contract_counts(report) for report in matrix.contracts],
+        breaks=[(_span(one), one.finding) for one in matrix.breaks],
     )
