@@ -1,10 +1,9 @@
-"""Contract findings and the state of a machine as tables."""
+"""Contract findings as a table, a line and counts."""
 
 from rich.markup import escape
 from rich.table import Table
 
 from tools.contract import ContractReport, Finding, Severity
-from tools.maintain.doctor import Finding as MachineFinding
 
 SEVERITY_STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "dim"}
 
@@ -47,16 +46,3 @@ def contract_counts(report: ContractReport | None) -> str:
     found = [finding.severity for finding in report.findings]
     counts = [f"{found.count(s)}{s.value[0]}" for s in Severity if s in found]
     return " ".join(counts + ["?"] * bool(report.unchecked)) or "ok"
-
-
-def doctor_table(findings: tuple[MachineFinding, ...]) -> Table:
-    """Return what a machine has of what the tools need."""
-    table = Table(show_header=False)
-    table.add_column("what", no_wrap=True)
-    table.add_column("state", no_wrap=True)
-    table.add_column("found", overflow="fold")
-    for finding in findings:
-        state = "[bold red]lacking[/]" if finding.lacking else "[green]ok[/]"
-        advice = f"; {finding.advice}" if finding.lacking else ""
-        table.add_row(finding.name, state, escape(finding.found + advice))
-    return table
