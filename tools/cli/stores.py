@@ -8,8 +8,8 @@ from tools.cli.common import JsonOption, Project, note, print_json, print_lines,
 from tools.errors import EnvironmentLacks
 from tools.maintain.doctor import examine
 from tools.report.console import tags_table
-from tools.report.doctor import doctor_table
 from tools.report.data import tags_data
+from tools.report.doctor import doctor_table
 from tools.upstream import list_releases
 
 
