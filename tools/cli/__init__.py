@@ -13,7 +13,7 @@ _MODULES = {
     "tools.cli.verifying": ("verify",),
     "tools.cli.solving": ("resolve", "refresh"),
     "tools.cli.following": ("bisect", "watch"),
-    "tools.cli.rebasing": ("rebase",),
+    "tools.cli.rebasing": ("rebase", "ci-matrix"),
     "tools.cli.stores": ("tags", "doctor", "store"),
 }
 

