@@ -251,16 +251,13 @@ def requirements_of(wheel: Path) -> list[Requirement]:
 
 
 @contextlib.contextmanager
-def environment(
-    plan: Plan, cache: Path, notify: Notify, *, keep: bool = True
-) -> Iterator[Environment]:
+def environment(plan: Plan, cache: Path, notify: Notify) -> Iterator[Environment]:
     """Make the environment if need be, and hold it while the block runs.
 
     Args:
         plan: What it holds.
         cache: The cache directory; environments lie below it.
         notify: Told, in one line, what takes time.
-        keep: False to remove it afterwards where it was made here.
 
     Raises:
         Busy: Another run uses an environment and does not end.
@@ -270,38 +267,48 @@ def environment(
     with locked(home / "lock", LOCK_SECONDS, "the engine environments"):
         root = home / plan.name
         marker = root / "complete.json"
-        made = not marker.is_file()
-        if made:
-            _evict(home, keep=KEEP - 1)
+        if not marker.is_file():
+            spare = _evict(home, plan, keep=KEEP - 1)
             notify(f"installing {plan.label} (about 6 GB, mostly hard links into uv's cache)")
-            _install(plan, root)
+            _install(plan, root, spare)
             marker.write_text(json.dumps(asdict(plan), indent=1) + "\n", encoding="utf-8")
         # The marker's time says when the environment was last used.
         marker.touch()
-        try:
-            yield Environment(root, plan.wheel_sha256)
-        finally:
-            if made and not keep:
-                _remove(root)
+        yield Environment(root, plan.wheel_sha256)
 
 
-def _evict(home: Path, keep: int) -> None:
-    """Remove broken environments, and all but the ``keep`` last used whole ones."""
+def _evict(home: Path, plan: Plan, keep: int) -> Path | None:
+    """Remove broken environments, and all but the ``keep`` last used whole ones.
+
+    Returns:
+        One of the latter with the plan's Python, which was not removed but can be made into
+        another one: what both hold is compiled already, which takes a fresh one half a minute.
+    """
     roots = [path for path in home.iterdir() if path.is_dir()]
     whole = [path for path in roots if (path / "complete.json").is_file()]
     whole.sort(key=lambda path: (path / "complete.json").stat().st_mtime)
+    spare: Path | None = None
     for root in [path for path in roots if path not in whole] + whole[: len(whole) - keep]:
-        _remove(root)
+        marker = root / "complete.json"
+        fits = marker.is_file() and _python_of(marker) == plan.python
+        # Without its marker first, a removal that is cut short is finished by the next run.
+        marker.unlink(missing_ok=True)
+        if fits and spare is None:
+            spare = root
+        else:
+            shutil.rmtree(root)
+    return spare
 
 
-def _remove(root: Path) -> None:
-    # Without its marker first, a removal that is cut short is finished by the next run.
-    (root / "complete.json").unlink(missing_ok=True)
-    shutil.rmtree(root)
+def _python_of(marker: Path) -> str:
+    try:
+        return str(json.loads(marker.read_bytes())["python"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
 
 
-def _install(plan: Plan, root: Path) -> None:
-    """Create and fill the environment at ``root``."""
+def _install(plan: Plan, root: Path, spare: Path | None) -> None:
+    """Create and fill the environment at ``root``, out of a spare one where there is one."""
     free = shutil.disk_usage(root.parent).free
     if free < NEEDED_BYTES:
         raise EnvironmentLacks(
@@ -309,8 +316,16 @@ def _install(plan: Plan, root: Path) -> None:
             f"{root.parent} has {free >> 30} GB",
             hint="free some space, or set VLLM_EXAONE_CACHE to a larger disk",
         )
-    _uv(["venv", "--quiet", "--python", plan.python, "--", str(root)])
-    command = ["pip", "install", "--quiet", "--python", str(root / "bin" / "python")]
+    if spare is None:
+        _uv(["venv", "--quiet", "--python", plan.python, "--", str(root)])
+    else:
+        # What engines compiled for the other packages is not for these; kernels are named after
+        # their source, and serve whoever asks for the same.
+        shutil.rmtree(spare / "caches" / "vllm", ignore_errors=True)
+        spare.rename(root)
+    asked, exact = root / "requirements.in", root / "requirements.txt"
+    asked.write_text("\n".join(plan.requirements) + "\n", encoding="utf-8")
+    command = ["pip", "compile", "--quiet", "--python", str(root / "bin" / "python")]
     if plan.overrides:
         overrides = root / "overrides.txt"
         overrides.write_text("\n".join(plan.overrides) + "\n", encoding="utf-8")
@@ -320,7 +335,9 @@ def _install(plan: Plan, root: Path) -> None:
         # torch is pinned by the wheel; some of its companions were uploaded later than the release.
         for package in TORCH_FAMILY:
             command += ["--exclude-newer-package", f"{package}=9999-01-01"]
-    _uv([*command, "--", *plan.requirements])
+    _uv([*command, "--output-file", str(exact), "--", str(asked)])
+    # Exactly these: a spare environment loses what it has besides.
+    _uv(["pip", "sync", "--quiet", "--python", str(root / "bin" / "python"), "--", str(exact)])
 
 
 def _uv(arguments: list[str]) -> None:

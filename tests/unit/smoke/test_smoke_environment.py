@@ -58,7 +58,11 @@ def test_a_whole_environment_is_used_again(tmp_path: Path, installs: list[list[s
     for _ in range(2):
         with env.environment(PLAN, tmp_path, quiet) as place:
             assert place.python.parent.is_dir()
-    assert [call[0] for call in installs] == ["venv", "pip"]
+    assert [call[:2] for call in installs] == [
+        ["venv", "--quiet"],
+        ["pip", "compile"],
+        ["pip", "sync"],
+    ]
 
 
 def test_a_half_made_environment_is_made_again(tmp_path: Path, installs: list[list[str]]) -> None:
@@ -67,7 +71,7 @@ def test_a_half_made_environment_is_made_again(tmp_path: Path, installs: list[li
         (place.root / "left-over").touch()
     with env.environment(PLAN, tmp_path, quiet) as place:
         assert not (place.root / "left-over").exists()
-    assert len(installs) == 4
+    assert len(installs) == 6
 
 
 def test_an_install_that_fails_leaves_no_whole_environment(
@@ -196,10 +200,34 @@ def test_a_commits_wheel_says_which_release_it_was_made_of(tmp_path: Path) -> No
 def test_torch_may_be_newer_than_the_release(tmp_path: Path, installs: list[list[str]]) -> None:
     plan = dataclasses.replace(PLAN, before="2026-01-01T00:00:00Z", overrides=("torch==1",))
     with env.environment(plan, tmp_path, quiet) as place:
-        text = (place.root / "overrides.txt").read_text()
-    assert text == "torch==1\n"
+        texts = [(place.root / name).read_text() for name in ("overrides.txt", "requirements.in")]
+    assert texts == ["torch==1\n", "/a/x.whl\n"]
     assert "--exclude-newer-package" in installs[1]
-    assert installs[1][-2:] == ["--", "/a/x.whl"]
+
+
+def test_an_environment_beyond_the_bound_is_made_into_the_next_one(
+    tmp_path: Path, installs: list[list[str]]
+) -> None:
+    plans = [dataclasses.replace(PLAN, wheel_sha256=f"{n}") for n in range(env.KEEP + 2)]
+    for moment, plan in enumerate(plans):
+        with env.environment(plan, tmp_path, quiet) as place:
+            for cache in ("vllm", "inductor"):
+                (place.root / "caches" / cache).mkdir(parents=True, exist_ok=True)
+            (place.root / "caches" / "vllm" / f"of-{moment}").touch()
+            os.utime(place.root / "complete.json", (moment, moment))
+            kept = [path.name for path in sorted((place.root / "caches").rglob("*"))]
+    assert [call[0] for call in installs].count("venv") == env.KEEP
+    assert kept == ["inductor", "vllm", f"of-{env.KEEP + 1}"]
+
+
+def test_an_environment_of_another_python_is_not_made_into_the_next_one(
+    tmp_path: Path, installs: list[list[str]]
+) -> None:
+    plans = [dataclasses.replace(PLAN, wheel_sha256=f"{n}", python=f"3.{n}") for n in range(4)]
+    for moment, plan in enumerate(plans):
+        with env.environment(plan, tmp_path, quiet) as place:
+            os.utime(place.root / "complete.json", (moment, moment))
+    assert [call[0] for call in installs].count("venv") == len(plans)
 
 
 def test_what_uv_says_is_the_message() -> None:
