@@ -26,7 +26,7 @@ def child(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    monkeypatch.setattr(module, "data_url", lambda picture: f"data:{picture}")
+    monkeypatch.setattr(module.child, "data_url", lambda picture: f"data:{picture}")
     monkeypatch.setattr(module.child, "pictures", lambda found: [d["rgb"] for d in found])
     return module
 

@@ -8,6 +8,7 @@ missing package is a result like any other, and the tools are checked without vL
 import base64
 import hashlib
 import importlib
+import io
 import json
 import traceback
 from collections.abc import Mapping
@@ -26,6 +27,13 @@ def pictures(documents: list[Mapping[str, Any]]) -> list[Any]:
     """Return a PIL image for each picture in a job."""
     image = importlib.import_module("PIL.Image")
     return [image.fromarray(frames(document)[0]) for document in documents]
+
+
+def data_url(picture: Any) -> str:
+    """Return a picture as a ``data:`` URL, without loss."""
+    file = io.BytesIO()
+    picture.save(file, format="PNG")
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode("ascii")
 
 
 def projected(rows: Any) -> list[float]:

@@ -4,9 +4,7 @@
 form of ``engine_child.py``: the server is the engine, a step is a list of chat requests.
 """
 
-import base64
 import importlib
-import io
 import json
 import sys
 import time
@@ -25,13 +23,6 @@ START_FAILED = 4
 REASONING = ("reasoning_content", "reasoning")
 
 
-def data_url(picture: Any) -> str:
-    """Return a picture as a ``data:`` URL, without loss."""
-    file = io.BytesIO()
-    picture.save(file, format="PNG")
-    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode("ascii")
-
-
 def with_pictures(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return messages with data URLs in place of the pixels of a job."""
 
@@ -39,7 +30,7 @@ def with_pictures(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]
         if document["type"] != "pixels":
             return document
         (picture,) = child.pictures([document["picture"]])
-        return {"type": "image_url", "image_url": {"url": data_url(picture)}}
+        return {"type": "image_url", "image_url": {"url": child.data_url(picture)}}
 
     return [
         {**message, "content": [part(document) for document in message["content"]]}
