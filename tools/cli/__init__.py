@@ -9,10 +9,12 @@ import typer
 _MODULES = {
     "tools.cli.carrying": ("apply", "export", "matrix"),
     "tools.cli.shipping": ("build", "inspect"),
+    "tools.cli.releasing": ("release",),
     "tools.cli.proving": ("contract", "smoke", "reference"),
     "tools.cli.verifying": ("verify",),
+    "tools.cli.comparing": ("upstream-tests", "examples"),
     "tools.cli.solving": ("resolve", "refresh"),
-    "tools.cli.following": ("bisect", "watch"),
+    "tools.cli.following": ("bisect", "watch", "survival"),
     "tools.cli.rebasing": ("rebase", "ci-matrix"),
     "tools.cli.stores": ("tags", "doctor", "store"),
 }

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 import typer
 
 from tools.cli.common import (
-    DeviceOption,
     JsonOption,
     OutputOption,
     Project,
@@ -20,8 +19,16 @@ from tools.cli.common import (
 )
 from tools.errors import CheckFailed
 from tools.maintain.rebuild import Rebuilt, rebuild, recorded_source
-from tools.maintain.ship import WheelRequest, build_wheel
-from tools.report.wheels import build_data, build_table, inspection_data, inspection_table
+from tools.maintain.ship import WheelRequest, build_wheel, write_recipes
+from tools.maintain.ship_source import SourceRequest, build_from_source
+from tools.report.wheels import (
+    build_data,
+    build_table,
+    inspection_data,
+    inspection_table,
+    source_data,
+    source_table,
+)
 from tools.upstream import parse_ref
 from tools.wheel.inspect import inspect as inspect_wheel
 from tools.wheel.metadata import Amendments
@@ -31,6 +38,9 @@ BuildNumber = Annotated[
 ]
 UpstreamWheel = Annotated[
     Path | None, typer.Option("--wheel", metavar="FILE", help="Upstream's wheel to repack.")
+]
+RelaxLocal = Annotated[
+    bool, typer.Option("--relax-local", help="Turn torch==X+cpu into torch==X in METADATA.")
 ]
 
 
@@ -53,20 +63,47 @@ def wheel_request(
 def build(
     refs: Refs = None,
     source: SourceOption = "auto",
-    device: DeviceOption = "auto",
+    device: Annotated[
+        str,
+        typer.Option(
+            "--device",
+            metavar="auto|cpu|cuda|rocm",
+            help="Which of upstream's wheels; rocm from source only.",
+        ),
+    ] = "auto",
     output: OutputOption = None,
     build_number: BuildNumber = None,
     wheel: UpstreamWheel = None,
-    relax_local: Annotated[
-        bool, typer.Option("--relax-local", help="Turn torch==X+cpu into torch==X in METADATA.")
-    ] = False,
+    relax_local: RelaxLocal = False,
     delta: Annotated[bool, typer.Option("--delta", help="Write the delta wheel as well.")] = False,
+    containerfile: Annotated[
+        bool, typer.Option("--containerfile", help="Write a recipe from upstream's image as well.")
+    ] = False,
+    image: Annotated[
+        str, typer.Option("--image", metavar="NAME", help="Another image for it, or a digest.")
+    ] = "",
+    from_source: Annotated[
+        bool, typer.Option("--from-source", help="Run upstream's own build on the carried tree.")
+    ] = False,
+    sdist: Annotated[
+        bool, typer.Option("--sdist", help="From source, and only the source distribution.")
+    ] = False,
+    precompiled: Annotated[
+        Path | None,
+        typer.Option("--precompiled", metavar="WHEEL", help="From source, compiled parts of this."),
+    ] = None,
+    architectures: Annotated[
+        str, typer.Option("--arch", metavar="LIST", help="From source: TORCH_CUDA_ARCH_LIST.")
+    ] = "",
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", min=1, help="From source: compilers at a time.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Build the wheel of each REF from upstream's wheel of the same release: build/REF/dist."""
     project = Project(source)
 
-    def one(ref: str) -> dict[str, Any]:
+    def repacked(ref: str) -> dict[str, Any]:
         carried = project.carrier.carry(project.obtain(ref))
         request = wheel_request(project, ref, output, device, build_number)
         request = replace(
@@ -76,12 +113,32 @@ def build(
             delta=delta,
         )
         done = build_wheel(project.store.git, carried, request, project.settings.cache, note)
+        recipes = write_recipes(ref, request, done, image or None) if containerfile else ()
         if not as_json:
             results.print(build_table(done))
-        note(f"{done.wheel}: built")
-        return build_data(done)
+        for path in (done.wheel, *recipes):
+            note(f"{path}: built")
+        return {**build_data(done), "recipes": [str(path) for path in recipes]}
 
-    each(project.refs(refs), one, as_json=as_json)
+    def compiled(ref: str) -> dict[str, Any]:
+        carried = project.carrier.carry(project.obtain(ref))
+        request = SourceRequest(
+            device=device,
+            directory=project.directory(ref, output),
+            build_number=build_number or project.settings.build_number,
+            sdist=sdist,
+            jobs=jobs,
+            architectures=architectures,
+            precompiled=precompiled,
+        )
+        done = build_from_source(project.store.git, carried, request, note)
+        if not as_json:
+            results.print(source_table(done))
+        note(f"{done.path}: built")
+        return source_data(done)
+
+    by_source = from_source or sdist or precompiled is not None
+    each(project.refs(refs), compiled if by_source else repacked, as_json=as_json)
 
 
 def inspect(

@@ -13,9 +13,11 @@ from tools.maintain.contracts import client_modules
 from tools.overlay import Overlay
 from tools.upstream.index import Index
 from tools.wheel.build import BuildJob, BuildResult, build, distribution_for, resolve_device
+from tools.wheel.container import Recipe, container_recipe, write_recipe
 from tools.wheel.inspect import inspect
 from tools.wheel.metadata import LOCAL_LABEL, Amendments
 from tools.wheel.provenance import BuildInputs, changes_between, provenance_of
+from tools.wheel.publish import output_directory
 from tools.wheel.repack import epoch_from_environment
 
 Notify = Callable[[str], None]
@@ -70,13 +72,8 @@ def build_wheel(
         CheckFailed: The carry has conflicts, or a check of the wheel failed.
         Unavailable: Upstream's wheel cannot be had.
     """
+    refuse_conflicts(carried)
     ref = carried.upstream.ref
-    if carried.conflicts:
-        first = carried.conflicts[0]
-        raise CheckFailed(
-            f"{first.name} is in conflict at {ref.name}: nothing is built",
-            f"solve it: python -m tools resolve {ref.name}",
-        )
     if ref.version is None:
         raise BadInput(
             f"upstream publishes no wheel of {ref.name}, which is no release",
@@ -105,6 +102,66 @@ def build_wheel(
             epoch=request.epoch,
         )
     )
+
+
+def recipes_of(
+    release: str, device: str, done: BuildResult, image: str | None = None
+) -> tuple[Recipe, ...]:
+    """Return the container recipes for what was built, from upstream's images.
+
+    Args:
+        release: Such as ``v0.32.0``.
+        device: ``cpu`` or ``cuda``. The repackager's CPU wheel fits no image of upstream's, whose
+            CPU image holds the distribution ``vllm``: for that one the CUDA wheel's delta fits.
+        done: The build.
+        image: Another image, or upstream's by its digest.
+
+    Raises:
+        BadInput: The image's name is none.
+    """
+    if device != "cuda":
+        return ()
+    made = [container_recipe(release, "cuda", done.wheel.name, done.sha256, image)]
+    if done.delta is not None:
+        delta = (done.delta.wheel.name, done.delta.sha256)
+        made.append(container_recipe(release, "cuda", *delta, image))
+        made += [] if image else [container_recipe(release, "cpu", *delta)]
+    return tuple(made)
+
+
+def write_recipes(
+    release: str, request: WheelRequest, done: BuildResult, image: str | None
+) -> tuple[Path, ...]:
+    """Write the container recipes beside a wheel; see :func:`recipes_of`.
+
+    Raises:
+        BadInput: The image's name is none, or nothing that was built fits an image of upstream's.
+        EnvironmentLacks: The disk is full.
+        Busy: Another run writes to the same directory.
+    """
+    recipes = recipes_of(release, request.inputs.device, done, image)
+    if not recipes:
+        raise BadInput(
+            f"no image of upstream's holds {done.plan.name.distribution}, which "
+            f"{done.wheel.name} replaces",
+            "build with --device cuda --delta: its delta is for upstream's CPU image, too",
+        )
+    with output_directory(request.out_dir) as out_dir:
+        return tuple(write_recipe(out_dir, recipe) for recipe in recipes)
+
+
+def refuse_conflicts(carried: Carried) -> None:
+    """Stop where a patch needs a person.
+
+    Raises:
+        CheckFailed: The message names the first one.
+    """
+    if carried.conflicts:
+        ref = carried.upstream.ref.name
+        raise CheckFailed(
+            f"{carried.conflicts[0].name} is in conflict at {ref}: nothing is built",
+            f"solve it: python -m tools resolve {ref}",
+        )
 
 
 def built_wheel(carried: Carried, request: WheelRequest) -> Path | None:

@@ -1,5 +1,6 @@
 """Wheels and what runs of them showed: tables and data."""
 
+from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
@@ -7,6 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from tools.maintain.rebuild import Rebuilt
+from tools.maintain.ship_source import SourceBuilt
 from tools.smoke.results import SmokeReport, Verdict
 from tools.wheel.build import BuildResult
 from tools.wheel.inspect import Inspection
@@ -41,6 +43,31 @@ def build_data(done: BuildResult) -> dict[str, Any]:
         "requirements_changed": list(done.plan.notes),
         "checks": [asdict(check) for check in done.checks],
         "delta": str(done.delta.wheel) if done.delta else None,
+    }
+
+
+def source_table(done: SourceBuilt) -> Table:
+    """Return what upstream's own build made; of a source distribution, files by directory."""
+    table = Table(title=done.path.name, caption=f"sha256 {done.sha256}", show_header=False)
+    table.add_column("what", no_wrap=True)
+    table.add_column("value", overflow="fold")
+    table.add_row("version", escape(str(done.version)))
+    counts = Counter(name.partition("/")[0] + "/" for name in done.files if "/" in name)
+    for directory, count in sorted(counts.items()):
+        table.add_row("files", escape(f"{count:5} {directory}"))
+    for name in done.files:
+        if "/" not in name:
+            table.add_row("file", escape(name))
+    return table
+
+
+def source_data(done: SourceBuilt) -> dict[str, Any]:
+    """Return a source build for machines."""
+    return {
+        "path": str(done.path),
+        "sha256": done.sha256,
+        "version": str(done.version),
+        "files": list(done.files),
     }
 
 
