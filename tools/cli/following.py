@@ -16,15 +16,19 @@ from tools.cli.common import (
     note,
     print_json,
     results,
+    write_text,
 )
 from tools.errors import CheckFailed, Unavailable
+from tools.maintain import releases_since
 from tools.maintain.bisect import bisect
 from tools.maintain.line import obtain_offered, project_line
 from tools.maintain.notify import channels
 from tools.maintain.questions import contract_question, outcome_question
+from tools.maintain.survival import survive
 from tools.maintain.watch import Plan, due_refs, inputs_digest, wanted_refs, watch
 from tools.maintain.watched import Record, Stage
 from tools.report.bisect import bisection_data, bisection_text
+from tools.report.survival import survival_data, survival_page, survival_text
 from tools.report.watch import due_text, watch_data, watch_notice, watch_text
 
 
@@ -32,6 +36,7 @@ def register(app: typer.Typer) -> None:
     """Add this module's commands to ``app``."""
     app.command(name="bisect")(bisect_command)
     app.command(name="watch")(watch_command)
+    app.command()(survival)
 
 
 def bisect_command(
@@ -170,3 +175,37 @@ def watch_command(
         )
     if done.untold:
         raise Unavailable(f"{done.untold[0].ref} could not be told", "the next watch tries again")
+
+
+def survival(
+    since: Annotated[
+        str, typer.Option("--since", metavar="REF", help="The oldest release to look at.")
+    ] = "v0.10.0",
+    oldest: Annotated[
+        str,
+        typer.Option("--oldest", metavar="REF", help="The oldest supported; oldest-ref without."),
+    ] = "",
+    source: SourceOption = "auto",
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Also write a page.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say how long each patch lives, whether its fields are true, and which may go."""
+    project = Project(source)
+    first, supported = project.refs([since, oldest or project.settings.oldest_ref])
+    upstreams = [project.obtain(ref) for ref in releases_since(project.store, first)]
+    found = survive(project.carrier, upstreams, supported)
+    if html:
+        write_text(html, survival_page(found))
+        note(f"{html}: written")
+    if as_json:
+        print_json(survival_data(found))
+    else:
+        results.print(survival_text(found))
+    if found.untrue:
+        one = found.untrue[0]
+        raise CheckFailed(
+            f"{len(found.untrue)} fields are not true: {one.file}: {one.field} {one.text}",
+            f"correct it in patches/{one.file}",
+        )
