@@ -21,6 +21,7 @@ from tools.cli.common import (
     open_carrier,
     print_json,
     print_lines,
+    refuse_breaks,
     results,
     write_text,
 )
@@ -75,7 +76,7 @@ def apply(
 
     each(project.refs(refs), one, as_json=as_json)
     _refuse_conflicts(failed)
-    _refuse_breaks(broken)
+    refuse_breaks(broken)
 
 
 def _carry_and_check(
@@ -157,7 +158,7 @@ def matrix(
             f"{len(done.failures)} cells need a person, {first.outcome.name} at {first.ref} first",
             f"see it: python -m tools apply --dry-run {first.ref}",
         )
-    _refuse_breaks([(ref, one.finding) for one in done.contract_errors for ref in one.refs])
+    refuse_breaks([(ref, one.finding) for one in done.contract_errors for ref in one.refs])
 
 
 def _refuse_conflicts(refs: list[str]) -> None:
@@ -165,12 +166,4 @@ def _refuse_conflicts(refs: list[str]) -> None:
         raise CheckFailed(
             f"conflicts at {', '.join(refs)}: nothing was checked out there",
             f"solve them: python -m tools resolve {refs[0]}",
-        )
-
-
-def _refuse_breaks(found: list[tuple[str, Finding]]) -> None:
-    if found:
-        ref, first = found[0]
-        raise CheckFailed(
-            f"{len(found)} contract errors, at {ref} first: {finding_line(first)}", first.hint
         )

@@ -6,7 +6,7 @@ Results go to stdout; progress and notes go to stderr.
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,11 +16,11 @@ import typer
 from rich.console import Console
 
 from tools.carry import Carrier, read_resolutions
-from tools.git import GitTree
+from tools.contract import Finding
+from tools.errors import CheckFailed
 from tools.overlay import Overlay, read_overlay
 from tools.series import Series, read_series
 from tools.settings import Settings
-from tools.tree import Tree
 from tools.upstream import Store, Upstream, obtain, parse_ref
 
 Refs = Annotated[
@@ -117,11 +117,10 @@ class Project:
         """Return where the results for ``ref`` go: ``build/REF``, or below ``--output``."""
         return (output or self.settings.root / "build") / ref.replace("/", "-")
 
-    def tree(self, ref: str, stock: bool) -> Tree:
-        """Return the carried tree of ``ref``, or upstream's own."""
+    def commit(self, ref: str, stock: bool) -> str:
+        """Return the carried commit of ``ref``, which is kept, or upstream's own."""
         upstream = self.obtain(ref)
-        commit = upstream.commit if stock else self.carrier.carry(upstream).commit
-        return GitTree(self.store.git, commit)
+        return upstream.commit if stock else self.carrier.carry(upstream).commit
 
     def _base(self, release: str) -> str:
         # A patch's base is always the index's tree: its blobs are what `Base` promises.
@@ -141,6 +140,22 @@ def write_text(file: Path, text: str) -> None:
         aside.replace(file)
     finally:
         aside.unlink(missing_ok=True)
+
+
+def refuse_breaks(found: Sequence[tuple[str, Finding]]) -> None:
+    """End a command that found contract errors, given with the ref of each.
+
+    Raises:
+        CheckFailed: There is one.
+    """
+    if found:
+        ref, first = found[0]
+        place = f"{first.path}:{first.line}"
+        raise CheckFailed(
+            f"{len(found)} contract errors, at {ref} first: "
+            f"{first.code.code} {place} {first.message}",
+            first.hint,
+        )
 
 
 def each(refs: list[str], action: Callable[[str], Any], *, as_json: bool) -> None:

@@ -1,14 +1,15 @@
 """Commands that prove a carried tree or its wheel: contract, smoke, reference."""
 
-from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from packaging.version import Version
 
 from tools.cli.common import (
+    CORES,
     DeviceOption,
+    JobsOption,
     JsonOption,
     OutputOption,
     Project,
@@ -18,30 +19,29 @@ from tools.cli.common import (
     TransformersOption,
     each,
     note,
+    print_json,
     print_lines,
+    refuse_breaks,
     results,
 )
 from tools.cli.shipping import wheel_request
-from tools.contract import ContractReport
+from tools.contract import ContractReport, unused_everywhere
 from tools.contract.sarif import to_sarif
 from tools.errors import CheckFailed
 from tools.maintain import releases_since
-from tools.maintain.contracts import (
-    ContractRequest,
-    check_contract,
-    client_modules,
-    upstream_trees,
-)
+from tools.maintain.contracts import ContractWish, check_each
+from tools.maintain.parallel import spread
 from tools.maintain.ship import build_wheel, built_wheel
-from tools.report.contracts import contract_table
+from tools.report.contracts import contract_table, finding_line
 from tools.report.wheels import smoke_table
 from tools.smoke.reference import write_reference
 from tools.smoke.results import SmokeReport
 from tools.smoke.run_sets import RUN_SETS, run_set
 from tools.smoke.smoke import smoke
-from tools.tree import Tree
-from tools.upstream import parse_ref
+from tools.upstream import Upstream
 from tools.wheel.build import resolve_device
+
+_OLDEST = "v0.10.0"
 
 
 def register(app: typer.Typer) -> None:
@@ -54,6 +54,7 @@ def register(app: typer.Typer) -> None:
 def contract(
     refs: Refs = None,
     source: SourceOption = "auto",
+    every: Annotated[bool, typer.Option("--all", help="Check every release.")] = False,
     stock: StockOption = False,
     package: Annotated[
         list[str] | None,
@@ -65,60 +66,44 @@ def contract(
     since: Annotated[
         str, typer.Option("--since", metavar="REF", help="Date findings, from this release on.")
     ] = "",
+    jobs: JobsOption = CORES,
     sarif: Annotated[bool, typer.Option("--sarif", help="Print SARIF for code hosts.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Check what the overlay and the patches assume about each REF, without running anything."""
     project = Project(source)
-    reports: list[tuple[str, ContractReport]] = []
-
-    def one(ref: str) -> dict[str, Any]:
-        report = check_contract(
-            _contract_request(project, ref, stock, package, baseline, since),
-            project.settings.cache,
-            note,
-        )
-        reports.append((ref, report))
-        if sarif:
-            print_lines([to_sarif(report, ref)])
-        elif not as_json:
-            results.print(contract_table(ref, report))
-        return {"ref": ref, **report.to_dict()}
-
-    each(project.refs(refs), one, as_json=as_json)
-    broken = [(ref, report.errors) for ref, report in reports if report.errors]
-    if broken:
-        ref, errors = broken[0]
-        raise CheckFailed(
-            f"{sum(len(found) for _, found in broken)} contract errors, at {ref} first: "
-            f"{errors[0].code.code} {errors[0].path}:{errors[0].line} {errors[0].message}",
-            errors[0].hint,
-        )
-
-
-def _contract_request(
-    project: Project,
-    ref: str,
-    stock: bool,
-    package: list[str] | None,
-    baseline: str,
-    since: str,
-) -> ContractRequest:
-    tree = project.tree(ref, stock)
-    return ContractRequest(
-        ref,
-        tree,
-        tuple(package or client_modules(project.overlay, tree)),
-        project.tree(project.refs([baseline])[0], stock) if baseline else None,
-        _history(project, project.refs([since])[0], ref) if since else (),
+    wanted = releases_since(project.store, _OLDEST) if every else project.refs(refs)
+    wish = ContractWish(
+        stock,
+        tuple(package or ()),
+        project.commit(project.refs([baseline])[0], stock) if baseline else "",
+        _history(project, project.refs([since])[0]) if since else (),
     )
+    done = spread(partial(_check, source, wish), [project.obtain(ref) for ref in wanted], jobs)
+    reports = dict(zip(wanted, done, strict=True))
+    unused = unused_everywhere(done) if every and not package else ()
+    if sarif:
+        print_lines(to_sarif(report, ref) for ref, report in reports.items())
+    elif as_json:
+        rows = [{"ref": ref, **report.to_dict()} for ref, report in reports.items()]
+        print_json(rows[0] if len(rows) == 1 else rows)
+    else:
+        for ref, report in reports.items():
+            results.print(contract_table(ref, report))
+        print_lines(map(finding_line, unused))
+    refuse_breaks([(ref, error) for ref, report in reports.items() for error in report.errors])
 
 
-def _history(project: Project, since: str, ref: str) -> Sequence[tuple[str, Callable[[], Tree]]]:
-    end = parse_ref(ref).version
-    tags = releases_since(project.store, since)
-    earlier = [tag for tag in tags if end and Version(tag[1:]) < end]
-    return upstream_trees(project.store.git, map(project.obtain, earlier))
+def _check(
+    source: str, wish: ContractWish, upstreams: tuple[Upstream, ...]
+) -> tuple[ContractReport, ...]:
+    """Check refs in this process, which may be one of several."""
+    project = Project(source)
+    return tuple(check_each(project.carrier, upstreams, wish, project.settings.cache, note))
+
+
+def _history(project: Project, since: str) -> tuple[Upstream, ...]:
+    return tuple(map(project.obtain, releases_since(project.store, since)))
 
 
 def smoke_command(

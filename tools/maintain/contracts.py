@@ -1,13 +1,14 @@
 """What the overlay and the patches assume about a ref, checked on the carried or the stock tree."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.carry import Carried
+from tools.carry import Carried, Carrier
 from tools.contract import ContractReport
 from tools.contract.kept import Kept, KeptReports, key_of
+from tools.errors import CheckFailed
 from tools.git import Git, GitTree
 from tools.overlay import Overlay
 from tools.tree import Tree
@@ -65,6 +66,83 @@ def check_contract(request: ContractRequest, cache: Path, notify: Notify) -> Con
         return report
     releases = [*request.history, (request.ref, lambda: request.tree)]
     return bisect_since(report, releases, modules=request.modules)
+
+
+@dataclass(frozen=True)
+class ContractWish:
+    """How several refs are checked; the usual way, as :func:`carried_contract` does, by default.
+
+    Attributes:
+        stock: Check upstream's own trees.
+        package: Paths or globs of other modules than the overlay's.
+        baseline: The commit to compare with, or "".
+        history: Releases, oldest first, to date the findings with.
+    """
+
+    stock: bool = False
+    package: tuple[str, ...] = ()
+    baseline: str = ""
+    history: tuple[Upstream, ...] = ()
+
+
+def check_each(
+    carrier: Carrier,
+    upstreams: Sequence[Upstream],
+    wish: ContractWish,
+    cache: Path,
+    notify: Notify,
+) -> Iterator[ContractReport]:
+    """Check several refs.
+
+    Args:
+        carrier: Carries the series.
+        upstreams: The refs, already in the store.
+        wish: How.
+        cache: The user's cache.
+        notify: Told what takes time.
+
+    Raises:
+        BadInput: A glob names no file of a tree.
+        CheckFailed: A carry has conflicts.
+    """
+    git = carrier.git
+
+    def look(upstream: Upstream, tree: Tree) -> ContractReport:
+        modules = wish.package or client_modules(carrier.overlay, tree)
+        if not modules:
+            return ContractReport((), ())
+        end = upstream.ref.version
+        earlier = [one for one in wish.history if end and one.ref.version and one.ref.version < end]
+        baseline = GitTree(git, wish.baseline) if wish.baseline else None
+        request = ContractRequest(
+            upstream.ref.name,
+            tree,
+            modules,
+            baseline,
+            upstream_trees(git, earlier),
+            unused_ignores=bool(wish.package),
+        )
+        return check_contract(request, cache, notify)
+
+    def look_at_carried(carried: Carried, tree: Tree) -> ContractReport:
+        if carried.conflicts:
+            ref = carried.upstream.ref.name
+            raise CheckFailed(
+                f"the series does not carry to {ref}: there is no contract to check",
+                f"solve it: python -m tools resolve {ref}",
+            )
+        if wish == ContractWish():
+            usual = carried_contract(cache, carried, tree)
+            if usual is not None:
+                return usual
+        return look(carried.upstream, tree)
+
+    if wish.stock:
+        for upstream in upstreams:
+            yield look(upstream, GitTree(git, upstream.commit))
+    else:
+        for _, report in carrier.look_each(upstreams, look_at_carried):
+            yield report
 
 
 def carried_contract(cache: Path, carried: Carried, tree: Tree) -> ContractReport | None:

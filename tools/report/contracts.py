@@ -2,16 +2,19 @@
 
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from tools.contract import ContractReport, Finding, Severity
 
 SEVERITY_STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "dim"}
 
 
-def contract_table(ref: str, report: ContractReport) -> Table:
-    """Return the findings of one tree, and what could not be checked."""
-    modules = len(report.modules)
-    table = Table(title=f"{ref}: {len(report.findings)} findings in {modules} modules")
+def contract_table(ref: str, report: ContractReport) -> Table | Text:
+    """Return the findings of one tree, and what could not be checked; a line where none is."""
+    title = f"{ref}: {len(report.findings)} findings in {len(report.modules)} modules"
+    if not report.findings and not report.unchecked:
+        return Text(title)
+    table = Table(title=title)
     for name in ("code", "severity", "where"):
         table.add_column(name, no_wrap=name != "where", overflow="fold")
     table.add_column("what", overflow="fold", ratio=1)
