@@ -1,0 +1,48 @@
+"""Carried wheels: served, on other kinds of checkpoints, and with upstream's examples."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.carried_wheel import carried_wheel
+from tools.smoke.examples import run_examples
+from tools.smoke.results import Check, Verdict
+from tools.smoke.run_sets import CHECKPOINT_RUNS, SERVED_RUNS
+from tools.smoke.runs import Run
+from tools.smoke.smoke import smoke
+
+pytestmark = [pytest.mark.network, pytest.mark.engine, pytest.mark.timeout(3600)]
+ROOT = Path(__file__).parents[2]
+# One release with the overlay's model, one with upstream's own.
+RELEASES = ("v0.19.1", "v0.32.0")
+
+
+def bad(checks: tuple[Check, ...], *skipped: str) -> list[Check]:
+    """Return failed checks, and skipped ones of runs that have to run."""
+    return [
+        check
+        for check in checks
+        if check.verdict is Verdict.FAILED
+        or (check.verdict is Verdict.SKIPPED and check.run not in skipped)
+    ]
+
+
+@pytest.mark.parametrize("runs", [SERVED_RUNS, CHECKPOINT_RUNS], ids=["served", "checkpoints"])
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_carried_wheel_serves_and_takes_other_checkpoints(
+    real_releases: Path, tmp_path: Path, release: str, runs: tuple[Run, ...]
+) -> None:
+    wheel, _ = carried_wheel(release, tmp_path, real_releases)
+    report = smoke(release, wheel=wheel, device="cpu", root=ROOT, cache=real_releases, runs=runs)
+    # The CPU runner drafts from v0.20.0 on.
+    drafting = [run.name for run in runs if run.speculates] if release == "v0.19.1" else []
+    assert bad(report.checks, *drafting) == []
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_the_examples_of_a_carried_tree_run(
+    real_releases: Path, tmp_path: Path, release: str
+) -> None:
+    wheel, tree = carried_wheel(release, tmp_path, real_releases)
+    report = run_examples(release, tree=tree, wheel=wheel, cache=real_releases)
+    assert bad(report.checks) == []
