@@ -96,7 +96,7 @@ def _uses(world: World, modules: list[ModuleInfo], paths: frozenset[str]) -> Ite
                         member = world.classes.member(value.cls, "__init__")
                         target = member.function if member else None
                     elif isinstance(value, Instance):
-                        called = world.interpreter.called_as(value.cls)
+                        called = world.classes.called_as(value.cls)
                         member = world.classes.member(value.cls, called)
                         target = member.function if member else None
                     if target is not None and target.module.path not in paths:

@@ -81,7 +81,7 @@ class CallRules:
     def check_class(self, me: Instance) -> Iterator[Finding]:
         """Check the calls in every method that objects of a class run."""
         for info in live_methods(self.classes, me.cls):
-            frame = self.interpreter.method_frame(info, me)
+            frame = Frame(info.module, info, me)
             yield from self._check_body(info, frame, me)
 
     def check_function(self, info: FunctionInfo) -> Iterator[Finding]:
@@ -162,7 +162,7 @@ class CallRules:
             case Instance():
                 if self.classes.is_protocol(callee.cls):
                     return None
-                name = self.interpreter.called_as(callee.cls)
+                name = self.classes.called_as(callee.cls)
                 member = self.classes.member(callee.cls, name)
                 if member is None or member.function is None:
                     return None

@@ -220,6 +220,13 @@ class Classes:
             for node in cls.node.bases
         )
 
+    def called_as(self, cls: ClassInfo) -> str:
+        """Return the method that calling an object runs."""
+        member = self.member(cls, "__call__")
+        if member is not None and member.function is not None:
+            return "__call__"
+        return "forward" if self.is_module(cls) else "__call__"
+
     def own_assignments(self, cls: ClassInfo) -> dict[str, list[Assignment]]:
         """Return the attributes of ``self`` that the class's own methods assign."""
         if cls not in self._assigned:

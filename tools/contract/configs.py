@@ -203,7 +203,7 @@ class ConfigRules:
                 target, me = self._target(callee)
                 if target is None:
                     continue
-                args = self.interpreter.bind(target, me is not None, call, frame)
+                args = self.interpreter.results.bind(target, me is not None, call, frame)
                 configs = {
                     name: values
                     for name, values in args.items()

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tools.contract.findings import Code, Finding, Severity, Site
+from tools.contract.parsing import branches
 from tools.contract.program import ModuleRef, Program
-from tools.contract.source import Guard, ImportName, ModuleInfo, branches
+from tools.contract.source import Guard, ImportName, ModuleInfo
 
 
 @dataclass(frozen=True, order=True)

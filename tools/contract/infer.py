@@ -8,8 +8,9 @@ A local name with several assignments counts as unknown, because their order is 
 import ast
 
 from tools.contract.annotations import Annotations
-from tools.contract.classes import Assignment, Classes, Member
-from tools.contract.local import Local, bindings, returns, targets
+from tools.contract.classes import Classes
+from tools.contract.local import Local, bindings, targets
+from tools.contract.members import Members
 from tools.contract.program import (
     Dynamic,
     External,
@@ -18,7 +19,7 @@ from tools.contract.program import (
     Symbol,
     VariableRef,
 )
-from tools.contract.signature import arguments_of
+from tools.contract.results import Results
 from tools.contract.source import (
     ClassInfo,
     Comprehension,
@@ -33,25 +34,16 @@ from tools.contract.values import (
     Closure,
     Container,
     Foreign,
-    ForeignInstance,
     Frame,
     HfConfig,
-    Instance,
     ModuleValue,
-    Partial,
     Row,
-    Super,
     Value,
     Values,
     container,
 )
 
 _DEPTH = 24
-_MODULE_LISTS = frozenset(
-    ("torch.nn.ModuleList", "torch.nn.Sequential", "torch.nn.ModuleDict", "list", "tuple", "iter")
-)
-_SAME = frozenset(("islice", "reversed", "sorted", "list", "tuple", "iter", "set", "deepcopy"))
-PROPERTIES = frozenset(("property", "cached_property"))
 _ON_CLASS = frozenset(("__new__", "__init_subclass__", "__class_getitem__"))
 
 
@@ -63,14 +55,8 @@ class Interpreter:
         self.classes = classes
         self.annotations = Annotations(classes)
         self._locals: dict[ast.AST, dict[str, list[Local]]] = {}
-        self._attributes: dict[tuple[Instance, str], Values] = {}
-        self._attributes_busy: set[tuple[Instance, str]] = set()
-
-    def method_frame(self, info: FunctionInfo, me: Instance | None) -> Frame:
-        """Return the frame of a method's body."""
-        return Frame(info.module, info, me)
-
-    # -- expressions ------------------------------------------------------------------------
+        self.members = Members(self)
+        self.results = Results(self)
 
     def evaluate(self, node: ast.expr, frame: Frame) -> Values:
         """Return what an expression may be, empty where that cannot be told."""
@@ -98,9 +84,9 @@ class Interpreter:
             case ast.Attribute(attr="hf_config") if frame.me is not None:
                 return frozenset({HfConfig(frame.me.cls)})
             case ast.Attribute():
-                return self._each(self.evaluate(node.value, frame), node.attr)
+                return self.each(self.evaluate(node.value, frame), node.attr)
             case ast.Call():
-                return self._call(node, frame)
+                return self.results.call(node, frame)
             case ast.List() | ast.Set():
                 return container([self.evaluate(part, frame) for part in node.elts])
             case ast.Tuple():
@@ -182,8 +168,6 @@ class Interpreter:
                     pass
         return frozenset(found)
 
-    # -- names ------------------------------------------------------------------------------
-
     def _name(self, name: str, frame: Frame) -> Values:
         scope: Frame | None = frame
         while scope is not None:
@@ -209,7 +193,7 @@ class Interpreter:
         if name == info.self_name and frame.me is not None:
             on_class = "classmethod" in info.decorators or info.name in _ON_CLASS
             return frozenset({ClassValue(frame.me.cls) if on_class else frame.me})
-        bound = self._table(info.node).get(name, [])
+        bound = self.table(info.node).get(name, [])
         args = info.node.args
         for arg in [*args.posonlyargs, *args.args, *args.kwonlyargs]:
             if arg.arg == name:
@@ -267,7 +251,7 @@ class Interpreter:
     def _items_of(self, node: ast.expr, frame: Frame) -> Values:
         return self.items(node, self.evaluate(node, frame), frame)
 
-    def _table(self, node: FunctionNode) -> dict[str, list[Local]]:
+    def table(self, node: FunctionNode) -> dict[str, list[Local]]:
         """Return the bindings of local names in a function, nested functions left out."""
         if node not in self._locals:
             self._locals[node] = bindings(node.body)
@@ -291,244 +275,9 @@ class Interpreter:
             case Dynamic():
                 return UNKNOWN
 
-    # -- attributes -------------------------------------------------------------------------
-
-    def _each(self, values: Values, name: str) -> Values:
-        found: set[Value] = set()
-        for value in values:
-            found |= self.attribute(value, name)
-        return frozenset(found)
-
-    def attribute(self, value: Value, name: str) -> Values:  # noqa: PLR0911 - one case a kind
-        """Return what an attribute of a value may be."""
-        match value:
-            case Instance():
-                return self._instance_attribute(value, name)
-            case ClassValue():
-                return self._class_attribute(value.cls, name)
-            case Super():
-                member = self.classes.member(value.receiver.cls, name, value.after)
-                return self._member(member, value.receiver) if member else UNKNOWN
-            case ModuleValue():
-                symbol = self.program.resolve(value.name, name)
-                return self.symbol(symbol) if symbol is not None else UNKNOWN
-            case Foreign():
-                return frozenset({Foreign(f"{value.name}.{name}")})
-            case HfConfig() if name.endswith("_config"):
-                return frozenset({HfConfig(value.owner, (*value.path, name))})
-            case _:
-                return UNKNOWN
-
-    def _class_attribute(self, cls: ClassInfo, name: str) -> Values:
-        member = self.classes.member(cls, name)
-        if member is None:
-            return UNKNOWN
-        if member.function is not None:
-            info = member.function
-            if "classmethod" in info.decorators:
-                return frozenset({Bound(info, Instance(cls), filled=True)})
-            return frozenset({Bound(info, Instance(cls))})
-        return self._member(member, Instance(cls))
-
-    def _instance_attribute(self, value: Instance, name: str) -> Values:
-        for known, attr in value.attrs:
-            if known == name:
-                return frozenset({attr})
-        key = (value, name)
-        if key in self._attributes:
-            return self._attributes[key]
-        if key in self._attributes_busy:
-            return UNKNOWN
-        self._attributes_busy.add(key)
-        try:
-            found = self._find_attribute(value, name)
-        finally:
-            self._attributes_busy.discard(key)
-        self._attributes[key] = found
-        return found
-
-    def _find_attribute(self, value: Instance, name: str) -> Values:
-        member = self.classes.member(value.cls, name)
-        if member is not None and member.function is not None:
-            return self._member(member, value)
-        assigned = self.classes.assignments(value.cls, name)
-        if member is not None and assigned and member.owner is not assigned[0].owner:
-            line = self.classes.line(value.cls)
-            if line.index(member.owner) < line.index(assigned[0].owner):
-                # A subclass that narrows the declaration of what its base assigns.
-                return self._member(member, value)
-        found: set[Value] = set()
-        for assignment in assigned:
-            if isinstance(assignment.value, ast.Constant) and assignment.value.value is None:
-                continue
-            values = self.assigned(assignment, value)
-            if not values:
-                return UNKNOWN
-            found |= values
-        if found:
-            return frozenset(found)
-        return self._member(member, value) if member is not None else UNKNOWN
-
-    def assigned(self, assignment: Assignment, me: Instance) -> Values:
-        """Return what one assignment to an attribute of ``self`` may store."""
-        frame = self.method_frame(assignment.function, me)
-        values: Values = UNKNOWN
-        if assignment.value is not None:
-            values = self.evaluate(assignment.value, frame)
-            if assignment.index is not None:
-                picked: set[Value] = set()
-                for value in values:
-                    if isinstance(value, Row) and assignment.index < len(value.items):
-                        picked |= value.items[assignment.index]
-                values = frozenset(picked)
-        if not values and assignment.annotation is not None:
-            values = self.annotations.read(assignment.annotation, frame)
-        return values
-
-    def _member(self, member: Member, me: Instance) -> Values:
-        info = member.function
-        if info is not None:
-            if PROPERTIES & set(info.decorators):
-                return self.returned(info, me, {}, 1)
-            if "staticmethod" in info.decorators:
-                return frozenset({Bound(info, me)})
-            return frozenset({Bound(info, me, filled=True)})
-        frame = Frame(member.owner.module, None, me, depth=2)
-        values: Values = UNKNOWN
-        if member.value is not None:
-            values = self.evaluate(member.value, frame)
-        if not values and member.annotation is not None:
-            values = self.annotations.read(member.annotation, frame)
-        return values
-
-    # -- calls ------------------------------------------------------------------------------
-
-    def _call(self, node: ast.Call, frame: Frame) -> Values:
-        if isinstance(node.func, ast.Name):
-            special = self._special(node, node.func.id, frame)
-            if special is not None:
-                return special
-        found: set[Value] = set()
-        for callee in self.evaluate(node.func, frame):
-            found |= self._result(callee, node, frame)
-        return frozenset(found)
-
-    def _special(self, node: ast.Call, name: str, frame: Frame) -> Values | None:
-        if name == "super" and frame.me is not None and frame.function is not None:
-            owner = frame.function.owner
-            if node.args:  # super(Class, self)
-                named = self.evaluate(node.args[0], frame)
-                owner = next((v.cls for v in named if isinstance(v, ClassValue)), None)
-            return frozenset({Super(frame.me, owner)}) if owner is not None else UNKNOWN
-        if name in _SAME and node.args:
-            return self.evaluate(node.args[0], frame)
-        if name == "cast" and len(node.args) == 2:
-            return self.evaluate(node.args[1], frame) or self.annotations.read(node.args[0], frame)
-        if name == "getattr" and len(node.args) == 2 and isinstance(node.args[1], ast.Constant):
-            return self._each(self.evaluate(node.args[0], frame), str(node.args[1].value))
-        if name == "next" and node.args:
-            return self.items(node.args[0], self.evaluate(node.args[0], frame), frame)
-        return None
-
-    def _result(  # noqa: PLR0911 - one case for each kind of value
-        self, callee: Value, node: ast.Call, frame: Frame
-    ) -> Values:
-        match callee:
-            case ClassValue():
-                return frozenset({Instance(callee.cls)})
-            case Bound():
-                args = self.bind(callee.info, callee.filled, node, frame)
-                return self.returned(callee.info, callee.receiver, args, frame.depth + 1)
-            case Instance():
-                member = self.classes.member(callee.cls, self.called_as(callee.cls))
-                if member is None or member.function is None:
-                    return UNKNOWN
-                args = self.bind(member.function, True, node, frame)
-                return self.returned(member.function, callee, args, frame.depth + 1)
-            case Closure():
-                inner = Frame(
-                    callee.frame.module,
-                    callee.frame.function,
-                    callee.frame.me,
-                    {arg.arg: UNKNOWN for arg in callee.node.args.args},
-                    callee.frame,
-                    frame.depth + 1,
-                )
-                return self.evaluate(callee.node.body, inner)
-            case Partial():
-                return self._result(callee.target, node, frame)
-            case Foreign():
-                return self._foreign(callee.name, node, frame)
-            case _:
-                return UNKNOWN
-
-    def _foreign(self, name: str, node: ast.Call, frame: Frame) -> Values:
-        if name in _MODULE_LISTS:
-            items: set[Value] = set()
-            for arg in node.args:
-                for value in self.evaluate(arg, frame):
-                    items |= value.items if isinstance(value, Container) else set()
-                    for part in value.items if isinstance(value, Row) else ():
-                        items |= part
-            return frozenset({Container(frozenset(items))}) if items else UNKNOWN
-        if name == "functools.partial" and node.args:
-            rest = ast.Call(node.func, node.args[1:], node.keywords)
-            return frozenset(
-                Partial(target, arguments_of(rest)) for target in self.evaluate(node.args[0], frame)
-            )
-        if name in {"itertools.islice", "copy.deepcopy", "copy.copy"} and node.args:
-            return self.evaluate(node.args[0], frame)
-        last = name.rpartition(".")[2].lstrip("_")
-        return frozenset({ForeignInstance(name)}) if last[:1].isupper() else UNKNOWN
-
-    def called_as(self, cls: ClassInfo) -> str:
-        """Return the method that calling an object runs."""
-        member = self.classes.member(cls, "__call__")
-        if member is not None and member.function is not None:
-            return "__call__"
-        return "forward" if self.classes.is_module(cls) else "__call__"
-
-    def bind(
-        self, info: FunctionInfo, filled: bool, node: ast.Call, frame: Frame
-    ) -> dict[str, Values]:
-        """Return what a call binds to parameters, as far as it tells something."""
-        args = info.node.args
-        names = [arg.arg for arg in (*args.posonlyargs, *args.args)]
-        if filled:
-            names = names[1:]
-        found: dict[str, Values] = {}
-        for name, arg in zip(names, node.args, strict=False):
-            if isinstance(arg, ast.Starred):
-                break
-            values = self.evaluate(arg, frame)
-            if values:
-                found[name] = values
-        for keyword in node.keywords:
-            if keyword.arg:
-                values = self.evaluate(keyword.value, frame)
-                if values:
-                    found[keyword.arg] = values
-        return found
-
-    def returned(
-        self, info: FunctionInfo, me: Instance | None, args: dict[str, Values], depth: int
-    ) -> Values:
-        """Return what a function may return, by its annotation or else by its returns."""
-        frame = Frame(info.module, info, me, dict(args), None, depth)
-        annotation = info.node.returns
-        if annotation is not None:
-            values = self.annotations.read(annotation, frame)
-            if any(isinstance(v, Instance | Row | Container) for v in values):
-                return values
-        if depth > 5 or any(isinstance(node, ast.Yield) for node, _ in info.nodes):
-            return UNKNOWN
-        for name, local in self._table(info.node).items():
-            if name in args and local:
-                frame.args.pop(name, None)
-        found: set[Value] = set()
-        for node in returns(info.node.body):
-            found |= self.evaluate(node, frame)
-        return frozenset(found)
+    def each(self, values: Values, name: str) -> Values:
+        """Return what an attribute may be of one of several values."""
+        return UNKNOWN.union(*(self.members.attribute(value, name) for value in values))
 
 
 def _row_item(row: Row, index: ast.expr) -> Values:

@@ -286,7 +286,7 @@ def _called(
             elif isinstance(value, ClassValue):
                 after = _constructor(new, value.cls)
             elif isinstance(value, Instance):
-                name = new.interpreter.called_as(value.cls)
+                name = new.classes.called_as(value.cls)
                 member = new.classes.member(value.cls, name)
                 after = member.function if member else None
             if after is None or after.module.path in client:

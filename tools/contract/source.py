@@ -1,7 +1,6 @@
 """Python modules of a tree, as the checker sees them: bindings, classes and functions.
 
-Nothing is executed. A module is parsed once; what its top-level names may be bound to is collected
-over every branch (``if``, ``try``, ``with``), because which branch runs is not known.
+Nothing is executed: these are syntax trees, and what can be read off them alone.
 """
 
 import ast
@@ -187,7 +186,7 @@ class ClassInfo:
     def methods(self) -> dict[str, FunctionInfo]:
         """Methods by name; of overloads and setters the plain definition is kept."""
         found: dict[str, FunctionInfo] = {}
-        for node in _flatten(self.node.body):
+        for node in flatten(self.node.body):
             if isinstance(node, FunctionNode):
                 info = FunctionInfo(self.module, node, self)
                 if "overload" in info.decorators:
@@ -201,10 +200,10 @@ class ClassInfo:
     def attributes(self) -> dict[str, ast.expr | None]:
         """Class-level names with the expression assigned, None where only annotated."""
         found: dict[str, ast.expr | None] = {}
-        for node in _flatten(self.node.body):
+        for node in flatten(self.node.body):
             if isinstance(node, ast.Assign):
                 for target in node.targets:
-                    for name in _names(target):
+                    for name in bound_names(target):
                         found[name] = node.value
             elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
                 found[node.target.id] = node.value
@@ -220,7 +219,7 @@ class ClassInfo:
         """Class-level annotations."""
         return {
             node.target.id: node.annotation
-            for node in _flatten(self.node.body)
+            for node in flatten(self.node.body)
             if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
         }
 
@@ -228,7 +227,7 @@ class ClassInfo:
     def attribute_lines(self) -> dict[str, int]:
         """Line of each class-level assignment."""
         found: dict[str, int] = {}
-        for node in _flatten(self.node.body):
+        for node in flatten(self.node.body):
             targets = (
                 node.targets
                 if isinstance(node, ast.Assign)
@@ -237,7 +236,7 @@ class ClassInfo:
                 else []
             )
             for target in targets:
-                for name in _names(target):
+                for name in bound_names(target):
                     found[name] = node.lineno
         return found
 
@@ -334,28 +333,16 @@ def dotted(node: ast.expr) -> str:
     return ".".join([node.id, *reversed(parts)])
 
 
-def parse_module(name: str, path: str, source: bytes) -> ModuleInfo:
-    """Parse a module and collect its bindings and imports.
-
-    Raises:
-        SyntaxError: The source does not parse.
-        ValueError: The source holds a null byte.
-    """
-    package = path.endswith("/__init__.py")
-    module = ModuleInfo(name, path, source, ast.parse(source), package)
-    _collect(module, module.tree.body, Guard.NONE)
-    _collect_inner(module)
-    return module
-
-
-def _flatten(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+def flatten(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield the statements of a body, those of its branches included, in order."""
     for node in body:
         yield node
-        for part in _blocks(node):
-            yield from _flatten(part)
+        for part in blocks(node):
+            yield from flatten(part)
 
 
-def _blocks(node: ast.stmt) -> list[list[ast.stmt]]:
+def blocks(node: ast.stmt) -> list[list[ast.stmt]]:
+    """Return the bodies of a compound statement that binds names where it stands."""
     match node:
         case ast.If() | ast.For() | ast.While():
             return [node.body, node.orelse]
@@ -374,131 +361,12 @@ def _blocks(node: ast.stmt) -> list[list[ast.stmt]]:
             return []
 
 
-def _names(target: ast.expr) -> Iterator[str]:
+def bound_names(target: ast.expr) -> Iterator[str]:
+    """Yield the names that an assignment to a target binds."""
     if isinstance(target, ast.Name):
         yield target.id
     elif isinstance(target, ast.Tuple | ast.List):
         for part in target.elts:
-            yield from _names(part)
+            yield from bound_names(part)
     elif isinstance(target, ast.Starred):
-        yield from _names(target.value)
-
-
-def is_type_checking(test: ast.expr) -> bool:
-    """Say whether an ``if`` test is ``TYPE_CHECKING``."""
-    return last_name(test) == "TYPE_CHECKING"
-
-
-def _catches_import_error(node: ast.Try | ast.TryStar) -> bool:
-    broad = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException", "AttributeError"}
-    for handler in node.handlers:
-        if handler.type is None:
-            return True
-        kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-        if any(last_name(kind) in broad for kind in kinds):
-            return True
-    return False
-
-
-def branches(node: ast.stmt, guard: Guard) -> list[tuple[list[ast.stmt], Guard]]:
-    """Return the blocks of a compound statement with the guard that each adds."""
-    match node:
-        case ast.If():
-            if is_type_checking(node.test):
-                return [(node.body, Guard.TYPE_CHECKING), (node.orelse, guard)]
-            weaker = guard if guard is not Guard.NONE else Guard.CONDITION
-            return [(node.body, weaker), (node.orelse, weaker)]
-        case ast.Try() | ast.TryStar():
-            caught = Guard.CAUGHT if _catches_import_error(node) else guard
-            if guard is Guard.TYPE_CHECKING:
-                caught = guard
-            return [
-                (node.body, caught),
-                *((handler.body, caught) for handler in node.handlers),
-                (node.orelse, guard),
-                (node.finalbody, guard),
-            ]
-        case _:
-            return [(block, guard) for block in _blocks(node)]
-
-
-def _collect(  # noqa: PLR0912 - one case for each kind of statement
-    module: ModuleInfo, body: list[ast.stmt], guard: Guard
-) -> None:
-    def bind(name: str, definition: Definition) -> None:
-        module.bindings.setdefault(name, []).append(definition)
-
-    for node in body:
-        match node:
-            case ast.Import() | ast.ImportFrom():
-                for found in import_names(module, node, guard):
-                    module.imports.append(found)
-                    if found.local != "*":
-                        bind(found.local, found)
-                    else:
-                        bind("*", found)
-            case ast.FunctionDef() | ast.AsyncFunctionDef():
-                bind(node.name, FunctionInfo(module, node))
-            case ast.ClassDef():
-                bind(node.name, ClassInfo(module, node))
-            case ast.Assign():
-                for target in node.targets:
-                    for name in _names(target):
-                        bind(name, node.value)
-            case ast.AnnAssign() | ast.AugAssign():
-                for name in _names(node.target):
-                    bind(name, node.value or ast.Constant(None))
-            case ast.With():
-                for item in node.items:
-                    for name in _names(item.optional_vars) if item.optional_vars else ():
-                        bind(name, item.context_expr)
-            case ast.For():
-                for name in _names(node.target):
-                    bind(name, node.iter)
-            case ast.Expr() if isinstance(node.value, ast.NamedExpr):
-                bind(node.value.target.id, node.value.value)
-            case _:
-                pass
-        for block, inner in branches(node, guard):
-            _collect(module, block, inner)
-
-
-def import_names(
-    module: ModuleInfo, node: ast.Import | ast.ImportFrom, guard: Guard, *, inner: bool = False
-) -> Iterator[ImportName]:
-    """Yield what an import statement binds, with absolute module names."""
-    if isinstance(node, ast.Import):
-        for alias in node.names:
-            top = alias.name.partition(".")[0]
-            if alias.asname:
-                yield ImportName(alias.asname, alias.name, "", alias.lineno, guard, inner)
-            else:
-                # ``import a.b`` binds ``a`` and makes ``a.b`` a module that must exist.
-                yield ImportName(top, top, "", alias.lineno, guard, inner)
-                if alias.name != top:
-                    yield ImportName(alias.name, alias.name, "", alias.lineno, guard, inner)
-        return
-    base = node.module or ""
-    if node.level:
-        parts = module.name.split(".")
-        keep = len(parts) - node.level + (1 if module.package else 0)
-        base = ".".join([*parts[: max(keep, 0)], *([base] if base else [])])
-    for alias in node.names:
-        local = alias.asname or alias.name
-        yield ImportName(local, base, alias.name, alias.lineno, guard, inner)
-
-
-def _collect_inner(module: ModuleInfo) -> None:
-    """Collect the imports that stand inside functions and class bodies."""
-
-    def visit(body: list[ast.stmt], guard: Guard, inside: bool) -> None:
-        for node in body:
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                if inside:
-                    module.imports.extend(import_names(module, node, guard, inner=True))
-            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                visit(node.body, guard, True)
-            for block, weaker in branches(node, guard):
-                visit(block, weaker, inside)
-
-    visit(module.tree.body, Guard.NONE, False)
+        yield from bound_names(target.value)
