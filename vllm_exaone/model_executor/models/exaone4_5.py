@@ -154,7 +154,7 @@ class Exaone4_5_ForConditionalGeneration(Qwen2_5_VLForConditionalGeneration):  #
         model_config = vllm_config.model_config
         config = model_config.hf_config
         mm_config = model_config.multimodal_config
-        if mm_config.is_multimodal_pruning_enabled():
+        if getattr(mm_config, "video_pruning_rate", None):
             # Pruning hands positions along in the embeddings, which only Qwen's kind can take.
             raise ValueError("EXAONE 4.5 cannot prune videos: leave out the video pruning rate")
 
