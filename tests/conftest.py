@@ -8,10 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 # A host that starts us in the background has SIGINT ignored, and so would have what tests start.
 if threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# How long an example takes says how busy the machine is; benchmarks are for speed.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 
 _CLEARED = ("GIT_", "XDG_", "VLLM_", "HF_", "NOX_", "SOURCE_DATE_EPOCH")
 _SHARED_CACHE = Path(

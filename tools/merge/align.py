@@ -38,7 +38,8 @@ def key(node: Node) -> Key | None:
     """Return the identity that a node keeps when its content changes, or None where it has none.
 
     Definitions have their name, dictionary entries their key, keyword arguments and parameters
-    their name, names on an import themselves, plain list entries their text.
+    their name, names on an import themselves, plain list entries and decorators their text; a
+    decorator with arguments has none, since they are what changes.
     """
     if not node.key_is_known:
         node.known_key = _key(node)
@@ -52,7 +53,7 @@ def _key(node: Node) -> Key | None:
     if node.role is Role.COMMENT or node.parent is None:
         return None
     if node.parent.role is Role.DECORATORS:
-        return "decorator", node.code
+        return None if _called(node) else ("decorator", node.code)
     if node.parent.role is not Role.SEQUENCE or node.parent.kind == "concatenated_string":
         return None
     return _member_key(node, node.parent.kind)
@@ -80,9 +81,17 @@ def hint(node: Node) -> Key | None:
         return "=", node.children[0].code
     if node.kind in ("import_from_statement", "future_import_statement"):
         return "from", node.children[1].code
+    if node.kind == "decorator" and (called := _called(node)):
+        return "@", called
     if node.role in (Role.COMPOUND, Role.BRANCH):
         return node.kind, node.named("header").shell if node.role is Role.BRANCH else node.shell
     return None
+
+
+def _called(decorator: Node) -> bytes:
+    """Return what a decorator calls, or b"" where it is no call."""
+    call = decorator.raw.children[1]
+    return tokens(call.children[0].text or b"") if call.type == "call" else b""
 
 
 def similarity(a: Node, b: Node) -> float:

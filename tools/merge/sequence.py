@@ -74,6 +74,15 @@ class Versions:
         )
         return after - before > 1
 
+    def uprooted(self) -> bool:
+        """Return whether the patch deletes all that is left beside what the target added.
+
+        Seen from the target's side that is an insertion without a neighbour, and no merge either.
+        """
+        left = [i for i in range(len(self.b.children)) if self.partner(i) is not None]
+        deletes = bool(left) and not any(i in self.written.pairs for i in left)
+        return deletes and next(self.fresh(), None) is not None
+
     def gap_is_clean(self, i: int) -> bool:
         """Return whether the target has nothing new where the base's member ``i`` stood."""
         if key(self.b.children[i]):

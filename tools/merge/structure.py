@@ -185,7 +185,12 @@ class _Merger:
         """Merge three versions of a sequence, member by member."""
         written = align(b.children, o.children, moves=False)
         upstream = align(b.children, t.children, moves=True)
+        if b.children and o.children and not written.pairs and b.same(t):
+            self._replace(b, o, t)  # one by one it would be empty between
+            return
         here = Versions(b, o, t, written, upstream)
+        if here.uprooted():
+            self._conflict("nothing would be left beside what the target has added", b, t)
         for i, b_child in enumerate(b.children):
             if i in written.pairs:
                 o_child = o.children[written.pairs[i]]

@@ -252,3 +252,55 @@ def test_wrong_place_the_same_call_stands_in_two_branches() -> None:
     assert "fast" not in left
     assert "go(x, 1, fast=True)" in right
     assert "no counterpart" in refused(base, patched, head)
+
+
+# A decorator's arguments are what changes; its name says which decorator it is.
+
+
+def test_an_argument_is_added_to_the_only_decorator() -> None:
+    base = "import f\n\n\n@f.cache(size=3)\ndef go():\n    return 1\n"
+    patched = base.replace("size=3", "size=3, ours=1")
+    target = base.replace("size=3", "size=4").replace("return 1", "return 2")
+    text, _ = carried(base, patched, target)
+    assert text == target.replace("size=4", "size=4, ours=1")
+
+
+def test_decorators_that_call_the_same_are_told_apart_by_their_arguments() -> None:
+    base = '@mark("a", 1)\n@mark("b", 2)\ndef go():\n    return 1\n'
+    patched = base.replace('"b", 2', '"b", 3')
+    target = base.replace("return 1", "return 2").replace('@mark("a", 1)\n', "")
+    text, _ = carried(base, patched, target)
+    assert text == target.replace('"b", 2', '"b", 3')
+
+
+# What is replaced as a whole would be empty in between.
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('{"a": 1}', '{"b": 1}'),
+        ("[one()]", "[two()]"),
+        ("items[first]", "items[second]"),
+    ],
+)
+def test_the_only_member_of_a_list_is_replaced(old: str, new: str) -> None:
+    base = f"VALUE = {old}\nOTHER = [1]\n"
+    target = base.replace("[1]", "[1, 2]")
+    text, _ = carried(base, base.replace(old, new), target)
+    assert text == target.replace(old, new)
+
+
+def test_the_only_statement_of_a_block_is_replaced() -> None:
+    base = "def go(x):\n    if x:\n        first = 1\n    return x\n"
+    target = base.replace("return x", "return x + 1")
+    text, _ = carried(base, base.replace("first = 1", "second = 2"), target)
+    assert text == target.replace("first = 1", "second = 2")
+
+
+def test_what_is_deleted_around_an_addition_of_the_target_is_a_conflict_from_both_sides() -> None:
+    base = 'VALUE = {\n    "a": 1,\n}\n'
+    emptied = "VALUE = {\n}\n"
+    added = 'VALUE = {\n    "a": 1,\n    "b": 2,\n}\n'
+    assert "nothing would be left" in refused(base, emptied, added)
+    assert "no neighbour" in refused(base, added, emptied)
