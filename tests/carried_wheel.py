@@ -1,5 +1,6 @@
 """The carried CPU wheel of a release, for tests that need one."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -10,12 +11,23 @@ from tools.git import GitTree
 from tools.maintain.ship import build_wheel
 
 
-def carried_wheel(release: str, directory: Path, cache: Path) -> tuple[Path, GitTree]:
-    """Build the wheel of a release below a directory; return it and the carried tree."""
+@dataclass(frozen=True)
+class CarriedWheel:
+    """A built wheel, upstream's tree and the carried one."""
+
+    wheel: Path
+    stock: GitTree
+    carried: GitTree
+
+
+def carried_wheel(release: str, directory: Path, cache: Path) -> CarriedWheel:
+    """Build the wheel of a release below a directory."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("VLLM_EXAONE_CACHE", str(cache))
         project = Project()
+        git = project.store.git
         carried = project.carrier.carry(project.obtain(release))
         request = wheel_request(project, release, directory, "cpu", None)
-        built = build_wheel(project.store.git, carried, request, cache, note)
-    return built.wheel, GitTree(project.store.git, carried.commit)
+        built = build_wheel(git, carried, request, cache, note)
+    upstream = GitTree(git, carried.upstream.commit)
+    return CarriedWheel(built.wheel, upstream, GitTree(git, carried.commit))

@@ -10,6 +10,7 @@ from tools.smoke.results import Check, Verdict
 from tools.smoke.run_sets import CHECKPOINT_RUNS, SERVED_RUNS
 from tools.smoke.runs import Run
 from tools.smoke.smoke import smoke
+from tools.smoke.upstream_tests import upstream_tests
 
 pytestmark = [pytest.mark.network, pytest.mark.engine, pytest.mark.timeout(3600)]
 ROOT = Path(__file__).parents[2]
@@ -32,8 +33,10 @@ def bad(checks: tuple[Check, ...], *skipped: str) -> list[Check]:
 def test_a_carried_wheel_serves_and_takes_other_checkpoints(
     real_releases: Path, tmp_path: Path, release: str, runs: tuple[Run, ...]
 ) -> None:
-    wheel, _ = carried_wheel(release, tmp_path, real_releases)
-    report = smoke(release, wheel=wheel, device="cpu", root=ROOT, cache=real_releases, runs=runs)
+    built = carried_wheel(release, tmp_path, real_releases)
+    report = smoke(
+        release, wheel=built.wheel, device="cpu", root=ROOT, cache=real_releases, runs=runs
+    )
     # The CPU runner drafts from v0.20.0 on.
     drafting = [run.name for run in runs if run.speculates] if release == "v0.19.1" else []
     assert bad(report.checks, *drafting) == []
@@ -43,6 +46,26 @@ def test_a_carried_wheel_serves_and_takes_other_checkpoints(
 def test_the_examples_of_a_carried_tree_run(
     real_releases: Path, tmp_path: Path, release: str
 ) -> None:
-    wheel, tree = carried_wheel(release, tmp_path, real_releases)
-    report = run_examples(release, tree=tree, wheel=wheel, cache=real_releases)
+    built = carried_wheel(release, tmp_path, real_releases)
+    report = run_examples(release, tree=built.carried, wheel=built.wheel, cache=real_releases)
     assert bad(report.checks) == []
+
+
+@pytest.mark.parametrize(
+    ("release", "ours"),
+    [("v0.19.1", {"Exaone4_5_ForConditionalGeneration", "Exaone4_5_MTP"}), ("v0.32.0", set())],
+)
+def test_upstreams_own_tests_give_what_they_give_on_stock(
+    real_releases: Path, tmp_path: Path, release: str, ours: set[str]
+) -> None:
+    built = carried_wheel(release, tmp_path, real_releases)
+    found = upstream_tests(
+        release,
+        stock=built.stock,
+        carried=built.carried,
+        wheel=built.wheel,
+        cache=real_releases,
+    )
+    assert found.differences == ()
+    assert {test.partition("[")[2].removesuffix("]") for test in found.ours} == ours
+    assert found.stock.count("passed") > 200
