@@ -66,6 +66,7 @@ class Run:
         cores: How many cores it needs on the CPU; with two, each worker is bound to its half.
         since: The first release that offers what it asks for, "" where all do.
         served: True when a server is asked, through the API.
+        environment: Variables of the engine that a user would set for this.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Run:
     cores: int = 1
     since: str = ""
     served: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     def unable(self, release: Version, device: str) -> str:
         """Return why this release cannot make the run on this device, or ""."""
@@ -91,12 +93,13 @@ class Run:
     def variables(self, device: str) -> dict[str, str]:
         """Return the variables that the run needs besides the usual ones."""
         if device != "cpu" or self.cores < 2:
-            return {}
+            return dict(self.environment)
         # vLLM binds workers to NUMA nodes of their own, which a small machine has not got.
         cores = usable_cores()
         half = len(cores) // 2
         halves = (cores[:half], cores[half:])
-        return {"VLLM_CPU_OMP_THREADS_BIND": "|".join(",".join(map(str, h)) for h in halves)}
+        bound = "|".join(",".join(map(str, half)) for half in halves)
+        return {"VLLM_CPU_OMP_THREADS_BIND": bound, **self.environment}
 
     def check(self, probe: Probe, step: StepResult, golden: Golden) -> Check:
         """Return the verdict on one probe."""
@@ -276,6 +279,13 @@ MODE_RUNS = (
         cores=2,
     ),
     Run("compiled", Variant(Shape.PUBLISHED), GENERATIONS, extra={"enforce_eager": False}),
+    Run(
+        "second model runner",
+        Variant(Shape.PUBLISHED),
+        GENERATIONS,
+        since="0.23.0",
+        environment={"VLLM_USE_V2_MODEL_RUNNER": "1"},
+    ),
 )
 MUTANT_RUNS = (
     Run(

@@ -218,7 +218,8 @@ def fixture_digest(runs: str) -> str:
     total = hashlib.sha256()
     for run in run_set(runs):
         steps = [probe.step(Path("checkpoint")) for probe in run.probes]
-        facts = [run.name, digest(checkpoint_files(run.variant)), steps, dict(run.extra)]
+        how = {**run.extra, **run.environment}
+        facts = [run.name, digest(checkpoint_files(run.variant)), steps, how]
         total.update(json.dumps(facts, sort_keys=True).encode() + b"\n")
     return total.hexdigest()
 

@@ -109,6 +109,12 @@ def test_two_workers_are_bound_to_their_halves(monkeypatch: pytest.MonkeyPatch) 
     assert "needs 2 cores" in run.unable(Version("0.32.0"), "cpu")
 
 
+def test_a_run_sets_what_a_user_would_set_on_each_device() -> None:
+    run = next(run for run in runs.MODE_RUNS if run.name == "second model runner")
+    assert [run.variables(device) for device in ("cpu", "cuda")] == [dict(run.environment)] * 2
+    assert run.environment == {"VLLM_USE_V2_MODEL_RUNNER": "1"}
+
+
 def report(*verdicts: Verdict) -> SmokeReport:
     checks = tuple(Check("run", str(place), verdict) for place, verdict in enumerate(verdicts))
     return SmokeReport("v1.0.0", "cpu", False, "w.whl", "00", {}, checks, 1.0)
