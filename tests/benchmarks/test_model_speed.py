@@ -19,6 +19,7 @@ from tools.smoke.checkpoint import Variant, write_checkpoint
 from tools.smoke.engine import engine_arguments, variables
 from tools.smoke.environment import engine_plan, environment
 from tools.smoke.jobs import run_job
+from tools.smoke.runs import usable_cores
 from tools.upstream.index import Index
 
 pytestmark = [pytest.mark.network, pytest.mark.engine]
@@ -59,7 +60,7 @@ def measured(
                 "engine": engine_arguments(str(checkpoint), "cpu"),
                 "steps": [{**step, **common} for step in STEPS],
             },
-            env=variables(place),
+            env={**variables(place), "VLLM_CPU_OMP_THREADS_BIND": str(usable_cores()[0])},
             timeout=3600,
         )
     assert outcome.result is not None, outcome.log[-4000:]

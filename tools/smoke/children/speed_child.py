@@ -2,8 +2,9 @@
 
 ``python speed_child.py JOB`` reads a JSON job and writes the JSON result that it names. The release
 has to carry the model itself; the overlay's files are imported beside it under other names. Both
-modules of a pair have the same weights and inputs, run on one thread in one process, and take
-turns, so that a busy machine slows both. What counts is the time on the processor.
+modules of a pair have the same weights and inputs, run in one process, and take turns, so that a
+busy machine slows both. What counts is the time on the processor; the caller binds the engine to
+one core, for threads that wait for each other take such time too.
 """
 
 import contextlib
@@ -137,7 +138,6 @@ def tower_speed(llm: Any, step: Any) -> dict[str, Any]:
 def _towers_on_worker(worker: Any, step: Any) -> dict[str, Any]:
     torch = importlib.import_module("torch")
     context = importlib.import_module("vllm.forward_context").set_forward_context
-    torch.set_num_threads(1)
     sizes = PUBLISHED if step["published"] else {}
     first, second = towers(worker, step["overlay"], sizes, step["name"])
     grid = [[1, height, width] for height, width in step["grids"]]
@@ -160,13 +160,11 @@ def drafter_speed(llm: Any, step: Any) -> dict[str, Any]:
 
 
 def _drafters_on_worker(worker: Any, llm: Any, step: Any) -> dict[str, Any]:
-    torch = importlib.import_module("torch")
     loading = importlib.import_module("vllm.model_executor.model_loader.utils")
     get_context = importlib.import_module("vllm.forward_context").get_forward_context
     weights = importlib.import_module("safetensors.torch").load_file(
         Path(step["checkpoint"]) / "model.safetensors"
     )
-    torch.set_num_threads(1)
     drafting, speculative = drafter.speculation(worker)
     first = drafter.load(drafting, speculative)
     ours = overlay(Path(step["overlay"]), "exaone4_5_mtp").Exaone4_5_MTP
