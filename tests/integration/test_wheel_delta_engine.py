@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 import subprocess
 from importlib.metadata import Distribution
 from pathlib import Path
@@ -67,7 +68,7 @@ def test_stock_wheel_answers_right_with_the_delta_and_is_whole_without_it(
     )
     golden = load_golden(ROOT)
     # Not the cached environment of the stock wheel: a test that is killed must not spoil that one.
-    with environment(plan, tmp_path / "cache", print, keep=False) as place:
+    with environment(plan, tmp_path / "cache", print) as place:
         before = digests(place)
         assert len(before) > 2000
         pip = (find_uv_bin(), "pip")
@@ -86,3 +87,4 @@ def test_stock_wheel_answers_right_with_the_delta_and_is_whole_without_it(
         assert digests(place) == before
         replaced = {entry.path for entry in delta.manifest.entries if entry.old is not None}
         assert {path for path in before if changed.get(path) != before[path]} == replaced
+    shutil.rmtree(tmp_path / "cache")  # 6 GB that pytest would keep for three runs

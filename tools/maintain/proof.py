@@ -17,23 +17,25 @@ from tools.upstream.index import Index
 Notify = Callable[[str], None]
 
 
-def prove(root: Path, release: str, device: str, wheel: Path) -> Proof:
+def prove(root: Path, release: str, device: str, wheel: Callable[[], Path]) -> Proof:
     """Return what the record says of a wheel, whatever its build number is.
 
     Args:
         root: The project's root, where the record lies.
         release: Such as ``v0.32.0``.
         device: ``cpu`` or ``cuda``.
-        wheel: The wheel.
+        wheel: Gives the wheel; not asked where nothing is recorded.
 
     Raises:
         BadInput: The record is malformed.
     """
     record = load(root / FILE)
     name = _cell_name(release, device)
-    standing = record.standing(name, content_of(wheel))
     cell = record.cells.get(name)
-    if cell is None or standing.state is not CellState.CURRENT:
+    if cell is None:
+        return Proof(device, proved=False, detail=f"its smoke is {CellState.MISSING.value}")
+    standing = record.standing(name, content_of(wheel()))
+    if standing.state is not CellState.CURRENT:
         why = f" ({standing.reason})" if standing.reason else ""
         return Proof(device, proved=False, detail=f"its smoke is {standing.state.value}{why}")
     versions = ", ".join(f"{what} {version}" for what, version in sorted(cell.versions.items()))

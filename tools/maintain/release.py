@@ -6,6 +6,7 @@ next one, which builds the same bytes again.
 """
 
 import contextlib
+import functools
 import hashlib
 import tempfile
 from collections.abc import Callable, Iterator
@@ -245,12 +246,17 @@ class _Run:
 
     def _proof(self, device: str) -> _Proved:
         root, cache = self.store.settings.root, self.store.settings.cache
-        ref, aside = self.target.ref, self.aside / "proved"
-        # What the smoke ran has the requirements of `build` without options; its number is nothing.
-        wheel = self._build(device, aside, 1, proved=True).wheel
+        ref = self.target.ref
+
+        @functools.cache
+        def wheel() -> Path:
+            # A smoke runs what `build` makes without options; its number makes no difference.
+            return self._build(device, self.aside / "proved", 1, proved=True).wheel
+
         proof = prove(root, ref, device, wheel)
-        pins = constraints(root, ref, device, wheel, cache, self.notify) if proof.proved else None
-        return _Proved(proof, pins)
+        if not proof.proved:
+            return _Proved(proof, None)
+        return _Proved(proof, constraints(root, ref, device, wheel(), cache, self.notify))
 
     def _build(
         self, device: str, out_dir: Path, number: int, *, proved: bool = False

@@ -19,11 +19,14 @@ from packaging.version import Version
 from uv import find_uv_bin
 
 from tools.errors import BadInput, CheckFailed
+from tools.git import Git
 from tools.tree import DirectoryTree
 from tools.wheel.machine import LocalMachine, Machine
 from tools.wheel.metadata import DISTRIBUTIONS, check_release, parse_name
 from tools.wheel.needs import Device, Lack, Needs, fitting_jobs, preflight, read_needs, refuse
 from tools.wheel.publish import disk_errors, output_directory, staging
+
+_WHO = ("NAME", "EMAIL")
 
 
 @dataclass(frozen=True)
@@ -166,6 +169,7 @@ def _built(job: SourceJob, machine: Machine | None, kind: str) -> Iterator[Path]
             # setup.py writes into the tree; a checkout of ours has to stay as it is.
             tree = aside / "source"
             shutil.copytree(job.source, tree, symlinks=True, ignore=shutil.ignore_patterns(".git"))
+            _track(tree)
         command = [find_uv_bin(), "build", kind, "--quiet", "--out-dir", str(aside / "out")]
         command += ["--python", job.python] if job.python else []
         _run([*command, "--", str(tree)], build_environment(job, needs, asked))
@@ -173,6 +177,21 @@ def _built(job: SourceJob, machine: Machine | None, kind: str) -> Iterator[Path]
         if len(found) != 1:
             raise CheckFailed(f"upstream's build left {len(found)} files; one was expected")
         yield found[0]
+
+
+def _track(tree: Path) -> None:
+    """Make a tree a repository with one commit of everything in it.
+
+    setuptools-scm puts what git tracks into a source distribution, such as upstream's Rust sources;
+    from a tree without git it would take the Python packages alone.
+    """
+    who = {f"GIT_{role}_{key}": "vllm-exaone" for role in ("AUTHOR", "COMMITTER") for key in _WHO}
+    variables = {"GIT_WORK_TREE": str(tree), **who}
+    (tree / ".git").mkdir()
+    with Git(tree / ".git") as git:
+        git.run("init", "--quiet", "--template=", environment=variables)
+        git.run("-C", str(tree), "add", "--all", "--force", environment=variables)
+        git.run("-C", str(tree), "commit", "--quiet", "--message", "carried", environment=variables)
 
 
 def _run(command: list[str], variables: Mapping[str, str]) -> None:
