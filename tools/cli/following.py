@@ -78,7 +78,9 @@ def bisect_command(
     project = Project(source)
     ends = tuple(project.refs([good, bad]))
     if contract:
-        question = contract_question(project.carrier, contract, patch=patch, stock=stock)
+        question = contract_question(
+            project.carrier, project.settings.cache, contract, patch=patch, stock=stock
+        )
     else:
         question = outcome_question(
             project.carrier, patch, outcome, lambda: project.obtain(ends[1])

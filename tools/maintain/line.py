@@ -6,7 +6,7 @@ from pathlib import Path
 from tools.carry import Carried, Carrier
 from tools.contract import ContractReport
 from tools.git import GitTree
-from tools.maintain.contracts import ContractRequest, check_contract, client_modules
+from tools.maintain.contracts import carried_contract
 from tools.maintain.ship import WheelRequest, build_wheel, built_wheel
 from tools.maintain.stages import Line
 from tools.settings import Settings
@@ -31,9 +31,10 @@ def project_line(carrier: Carrier, settings: Settings, device: str, notify: Noti
 
     def contract(carried: Carried) -> ContractReport:
         tree = GitTree(carrier.git, carried.commit)
-        modules = client_modules(carrier.overlay, tree)
-        request = ContractRequest(carried.upstream.ref.name, tree, modules)
-        return check_contract(request, settings.cache, notify)
+        report = carried_contract(settings.cache, carried, tree)
+        if report is None:
+            raise ValueError(f"the series does not carry to {carried.upstream.ref.name}")
+        return report
 
     def build(carried: Carried) -> Path:
         directory = settings.root / "build" / carried.upstream.ref.name / "dist"

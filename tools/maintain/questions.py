@@ -1,14 +1,15 @@
 """What a bisection can ask at each ref: the outcome of a patch, or a finding of the contract."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 from tools.carry import Carried, Carrier, Outcome, PatchOutcome
-from tools.contract import CODES, Finding
+from tools.contract import CODES, ContractReport, Finding
 from tools.contract.check import check
 from tools.errors import BadInput
 from tools.git import GitTree
 from tools.maintain.bisect import Answer, Question
-from tools.maintain.contracts import client_modules
+from tools.maintain.contracts import carried_contract, client_modules
 from tools.overlay import Overlay
 from tools.series import Series
 from tools.tree import Tree
@@ -56,14 +57,16 @@ def outcome_question(
 
 
 def contract_question(
-    carrier: Carrier, wanted: str, *, patch: str = "", stock: bool = False
+    carrier: Carrier, cache: Path, wanted: str, *, patch: str = "", stock: bool = False
 ) -> tuple[str, Question]:
     """Ask for a finding of the contract on the carried or the stock tree.
 
-    Comparisons with a baseline and names in other distributions are left out.
+    Comparisons with a baseline are left out, and on trees that are not carried whole also names
+    in other distributions.
 
     Args:
         carrier: Carries the series.
+        cache: The user's cache: what was found on a carried tree before is kept there.
         wanted: The finding's code, such as ``CT201``, or ``CT201:TEXT`` where its message must
             hold a text too.
         patch: A step of the series to leave out: what it mends shows; "" leaves out none.
@@ -84,16 +87,17 @@ def contract_question(
         series = Series(tuple(steps))
         left = Carrier(carrier.git, series, carrier.overlay, carrier.base_of, carrier.kept)
 
-    def asked(tree: Tree) -> Answer:
-        modules = client_modules(carrier.overlay, tree)
-        findings = check(tree, modules=modules).findings if modules else ()
-        hits = [f for f in findings if f.code.code == code and text in f.message]
+    def answer(report: ContractReport | None, tree: Tree) -> Answer:
+        if report is None:
+            modules = client_modules(carrier.overlay, tree)
+            report = check(tree, modules=modules) if modules else ContractReport((), ())
+        hits = [f for f in report.findings if f.code.code == code and text in f.message]
         return Answer(bool(hits), _say(hits) if hits else f"no {wanted}")
 
     def ask(ref: Upstream) -> Answer:
         if stock:
-            return asked(GitTree(carrier.git, ref.commit))
-        return left.look(ref, lambda _carried, tree: asked(tree))
+            return answer(None, GitTree(carrier.git, ref.commit))
+        return left.look(ref, lambda one, tree: answer(carried_contract(cache, one, tree), tree))
 
     where = "upstream's own tree" if stock else f"the carried tree without {patch}"
     return f"{wanted} in {where if stock or patch else 'the carried tree'}", ask

@@ -110,7 +110,8 @@ class Following:
         )
         user_git(work, "commit", "-qam", "Add one\n\nWhy.\n\nBase: v1.0.0")
         mail = user_git(work, "format-patch", "-1", "--stdout", "--full-index", "-U1").encode()
-        settings = Settings(root, "v1.0.0", str(self.path), 1, root / "cache")
+        self.cache = root / "cache"
+        settings = Settings(root, "v1.0.0", str(self.path), 1, self.cache)
         self.store = Store.open(settings)
         client = OverlayFile("c.py", "vllm/c.py", "", CLIENT, (), ())
         self.carrier = Carrier(
@@ -153,24 +154,24 @@ def test_commits_can_be_the_ends(following: Following, user_git: UserGit) -> Non
 
 
 def test_a_finding_of_the_contract_is_dated(following: Following) -> None:
-    question = contract_question(following.carrier, "CT102:go")
+    question = contract_question(following.carrier, following.cache, "CT102:go")
     done = bisect(following.store, ("v1.0.0", "v1.3.0"), question, source="git")
     assert done.releases is not None
     assert done.releases.bad == "v1.2.0"
     assert done.culprit is not None
     assert "CT102 vllm/c.py:1" in done.releases.answers["v1.2.0"].found
-    stock = contract_question(following.carrier, "CT102", stock=True)
+    stock = contract_question(following.carrier, following.cache, "CT102", stock=True)
     with pytest.raises(BadInput, match=r"v1\.3\.0 is good: no CT102"):
         bisect(following.store, ("v1.0.0", "v1.3.0"), stock, source="git")
 
 
 def test_a_contract_without_a_patch_shows_what_it_mends(following: Following) -> None:
     ends = ("v1.0.0", "v1.3.0")
-    with_it = contract_question(following.carrier, "CT102:ADDED")
+    with_it = contract_question(following.carrier, following.cache, "CT102:ADDED")
     done = bisect(following.store, ends, with_it, source="git")
     assert done.releases is not None
     assert done.releases.bad == "v1.2.0", "where the patch is in conflict"
-    without = contract_question(following.carrier, "CT102:ADDED", patch="0001-add")
+    without = contract_question(following.carrier, following.cache, "CT102:ADDED", patch="0001-add")
     assert "without 0001-add" in without[0]
     with pytest.raises(BadInput, match=r"v1\.0\.0 is bad already: CT102 vllm/c\.py:1"):
         bisect(following.store, ends, without, source="git")
@@ -178,11 +179,11 @@ def test_a_contract_without_a_patch_shows_what_it_mends(following: Following) ->
 
 def test_a_contract_question_names_what_there_is(following: Following) -> None:
     with pytest.raises(BadInput, match="no patch '0002-x'"):
-        contract_question(following.carrier, "CT102", patch="0002-x")
+        contract_question(following.carrier, following.cache, "CT102", patch="0002-x")
     with pytest.raises(BadInput, match="no patch to leave out"):
-        contract_question(following.carrier, "CT102", patch="0001-add", stock=True)
+        contract_question(following.carrier, following.cache, "CT102", patch="0001-add", stock=True)
     with pytest.raises(BadInput, match="no contract rule"):
-        contract_question(following.carrier, "CT1")
+        contract_question(following.carrier, following.cache, "CT1")
 
 
 def test_a_place_that_was_bad_before_the_two_parted_is_told(

@@ -1,0 +1,141 @@
+"""bisect, survival and watch from the command line: exit codes, output, and the state on disk."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.unit.upstream.conftest import FakeIndex, index, sdist_of  # noqa: F401  (the fixture)
+
+ROOT = Path(__file__).parents[3]
+OLD = b"TABLE = 1\n\n\ndef run():\n    return TABLE\n"
+NEW = OLD.replace(b"return TABLE", b"return table()")
+RELEASES = {"1.0.0": OLD, "1.1.0": b"import os\n" + OLD, "2.0.0": NEW}
+PROJECT = """
+[tool.vllm-exaone]
+default-ref = "v1.1.0"
+git-url = "/nowhere.git"
+build-number = 1
+"""
+
+
+class Line:
+    """A project of its own, an index with three releases, and a patch that the last one breaks."""
+
+    def __init__(self, root: Path, user_git: Callable[..., str]) -> None:
+        self.root = root
+        (root / "patches").mkdir(parents=True)
+        (root / "vllm_exaone").mkdir()
+        (root / "vllm_exaone/overlay.toml").write_text("")
+        (root / "pyproject.toml").write_text(PROJECT)
+        work = root / "work"
+        (work / "vllm").mkdir(parents=True)
+        user_git(work, "init", "-q")
+        (work / "vllm/run.py").write_bytes(OLD)
+        user_git(work, "add", "-A")
+        user_git(work, "commit", "-qm", "base")
+        (work / "vllm/run.py").write_bytes(OLD.replace(b"return TABLE", b"return TABLE + 1"))
+        user_git(work, "commit", "-qam", "Add one\n\nWhy.\n\nBase: v1.0.0\nForwarded: no")
+        user_git(
+            work, "format-patch", "-1", "--full-index", "-U1", "--output",
+            str(root / "patches/0001-one.patch"),
+        )  # fmt: skip
+        (root / "patches/series").write_text("0001-one.patch\n")
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "tools", *arguments],
+            cwd=self.root,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+
+@pytest.fixture
+def line(
+    tmp_path: Path,
+    user_git: Callable[..., str],
+    index: FakeIndex,  # noqa: F811
+) -> Line:
+    for version, content in RELEASES.items():
+        index.files[f"vllm-{version}.tar.gz"] = sdist_of(version, {"vllm/run.py": content})
+    return Line(tmp_path / "project", user_git)
+
+
+def test_a_watch_starts_at_the_default_ref_and_says_what_a_person_has_to_do(line: Line) -> None:
+    due = line.run("watch", "--dry-run", "--json")
+    assert json.loads(due.stdout) == ["v1.1.0", "v2.0.0"], due.stderr
+    assert not (line.root / "build").exists()
+    first = line.run("watch", "--until", "carry", "--json")
+    assert first.returncode == 1, first.stderr
+    data = json.loads(first.stdout)
+    assert [(row["ref"], row["done"]) for row in data["worked"]] == [
+        ("v1.1.0", ["carry"]), ("v2.0.0", ["carry"]),
+    ]  # fmt: skip
+    assert data["blocked"] == ["v2.0.0"]
+    assert "python -m tools resolve v2.0.0" in first.stderr
+    second = line.run("watch", "--until", "carry", "--json")
+    assert (second.returncode, json.loads(second.stdout)["worked"]) == (1, [])
+    state = json.loads((line.root / "build/watch.json").read_bytes())
+    assert [row["ref"] for row in state["refs"]] == ["v1.1.0", "v2.0.0"]
+
+
+def test_a_watch_that_asks_nobody_ends_with_0_and_a_new_release_is_taken_up(
+    line: Line,
+    index: FakeIndex,  # noqa: F811
+) -> None:
+    held = index.files.pop("vllm-2.0.0.tar.gz")
+    state = str(line.root / "state.json")
+    words = ("watch", "--since", "v1.0.0", "--until", "contract", "--state", state)
+    first = line.run(*words)
+    assert first.returncode == 0, first.stderr
+    assert "v1.0.0" in first.stdout
+    assert "nothing new upstream" in line.run(*words).stdout
+    index.files["vllm-2.0.0.tar.gz"] = held
+    for page in (line.root.parent / "cache/index").rglob("*.json"):
+        page.unlink()  # ten minutes have passed
+    third = line.run(*words)
+    assert third.returncode == 1
+    assert "v2.0.0" in third.stdout
+    assert "v1.0.0" not in third.stdout
+
+
+def test_bisect_names_the_release(line: Line) -> None:
+    done = line.run("bisect", "0001-one", "--good", "v1.0.0", "--bad", "v2.0.0", "--json")
+    assert done.returncode == 0, done.stderr
+    data = json.loads(done.stdout)
+    assert (data["release"], data["releases"]["last_good"]) == ("v2.0.0", "v1.1.0")
+    assert data["releases"]["complete"]
+    for words, message in (
+        (("0001-one", "--good", "v2.0.0", "--bad", "v1.0.0"), "v2.0.0 is not before v1.0.0"),
+        (("0001-one", "--good", "v1.0.0", "--bad", "v1.1.0"), "v1.0.0 is bad already"),
+        (("--good", "v1.0.0", "--bad", "v2.0.0"), "nothing to ask for"),
+        (("0001-one", "--good", "v1.0.0", "--bad", "main"), "not both releases"),
+    ):
+        wrong = line.run("bisect", *words)
+        assert wrong.returncode == 2
+        assert message in wrong.stderr
+        assert "Traceback" not in wrong.stderr
+
+
+def test_survival_writes_a_page_and_fails_on_a_field_that_is_not_true(line: Line) -> None:
+    page = line.root / "page.html"
+    done = line.run("survival", "--since", "v1.0.0", "--html", str(page), "--json")
+    assert done.returncode == 0, done.stderr
+    (life,) = json.loads(done.stdout)["lives"]
+    assert (life["whole"]["releases"], life["end"], life["ended"]) == (2, "conflict", "v2.0.0")
+    assert "conflict at v2.0.0" in page.read_text()
+    patch = line.root / "patches/0001-one.patch"
+    patch.write_bytes(patch.read_bytes().replace(b"Forwarded: no", b"Applied-Upstream: v1.1.0"))
+    wrong = line.run("survival", "--since", "v1.0.0")
+    assert wrong.returncode == 1
+    assert "Applied-Upstream says v1.1.0, but v1.1.0 still needs it" in " ".join(
+        wrong.stdout.split()
+    )
+    assert "patches/0001-one.patch" in wrong.stderr
