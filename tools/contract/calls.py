@@ -1,6 +1,7 @@
 """Rule group CT20x: every call that meets a client's class fits the signature it meets."""
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -294,12 +295,27 @@ def _table(classes: Classes, cls: ClassInfo, table: ast.Dict) -> Iterator[Findin
             )
     for arg in args:
         annotation = ast.unparse(arg.annotation) if arg.annotation else ""
-        if arg.arg not in named and "Tensor" in annotation.replace("IntermediateTensors", ""):
+        if arg.arg in named or "Tensor" not in annotation.replace("IntermediateTensors", ""):
+            continue
+        # A tensor may be a scalar, or of one shape always: another table has to know better.
+        other = _table_with(classes.program, cls.module, arg.arg)
+        if other is not None:
             yield Finding(
                 Code.DIMENSION_LACKS,
                 cls.module.path,
                 table.lineno,
-                f"the dimension table of {cls.name} lacks the tensor `{arg.arg}`",
-                (Site(cls.module.path, table.lineno, cls.name), there),
+                f"the dimension table of {cls.name} lacks the tensor `{arg.arg}`, "
+                f"which a table in {other.path} has",
+                (Site(cls.module.path, table.lineno, cls.name), other),
                 f"add `{arg.arg}`, unless its shape never changes",
             )
+
+
+def _table_with(program: Program, module: ModuleInfo, name: str) -> Site | None:
+    """Return the first dimension table beside a module that holds a name, by a text search."""
+    pattern = re.compile(rb"dynamic_arg_dims\s*=\s*\{[^}]*[\"']%s[\"']" % name.encode())
+    for path in program.below(module.path.rpartition("/")[0] + "/"):
+        source = program.source(path)
+        if b"dynamic_arg_dims" in source and (match := pattern.search(source)):
+            return Site(path, source.count(b"\n", 0, match.end()) + 1, name)
+    return None

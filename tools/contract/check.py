@@ -134,8 +134,12 @@ def _configs(
 
 @contextmanager
 def _without_gc() -> Iterator[None]:
-    """Switch the cycle collector off: syntax trees are many, live long and hold no garbage."""
+    """Switch the cycle collector off: syntax trees are many, live long and hold no garbage.
+
+    What an earlier check left behind goes first, or many checks would fill the memory.
+    """
     was = gc.isenabled()
+    gc.collect()
     gc.disable()
     try:
         yield

@@ -147,16 +147,18 @@ def test_a_function_behind_an_unknown_decorator_has_no_known_signature(check_cli
 
 
 @pytest.mark.parametrize(
-    ("table", "codes"),
+    ("table", "other", "codes"),
     [
-        ('{"x": 0, "y": 0}', []),
-        ('{"x": 0, "y": 0, "z": 0}', ["CT206"]),
-        ('{"x": 0}', ["CT207"]),
-        ("{**TABLE}", []),
+        ('{"x": 0, "y": 0}', "y", []),
+        ('{"x": 0, "y": 0, "z": 0}', "y", ["CT206"]),
+        ('{"x": 0}', "y", ["CT207"]),
+        # Nothing says that the tensor is more than a scalar.
+        ('{"x": 0}', "yy", []),
+        ("{**TABLE}", "y", []),
     ],
 )
-def test_dimension_tables_are_compared_with_forward(
-    check_client: Check, table: str, codes: list[str]
+def test_dimension_tables_are_compared_with_forward_and_with_other_tables(
+    check_client: Check, table: str, other: str, codes: list[str]
 ):
     source = (
         HEAD
@@ -168,9 +170,11 @@ class Mine(nn.Module):
         return x
 """
     )
-    report = check_client(
-        source, {"vllm/compile.py": "def support(**kw):\n    return lambda cls: cls\n"}
-    )
+    files = {
+        "vllm/compile.py": "def support(**kw):\n    return lambda cls: cls\n",
+        "vllm/models/other.py": f"@support(\n    dynamic_arg_dims={{'{other}': 0}},\n)",
+    }
+    report = check_client(source, files)
     assert [f.code.code for f in report.findings] == codes
 
 
