@@ -31,8 +31,8 @@ from tools.smoke.runs import (
     measures,
 )
 
-# Before, upstream takes FP8 weights on a CPU for a case of its GPU kernels. Other quantisations need
-# processors with AVX-512 there.
+# Before, upstream takes FP8 weights on a CPU for a case of its GPU kernels. Other quantisations
+# need processors with AVX-512 there.
 _FP8_ON_CPU = "0.24.0"
 _LORA = {"enable_lora": True, "max_lora_rank": 8}
 _DRAFTER = drafts_alone("drafter", close_to_reference)
@@ -73,7 +73,7 @@ CHECKPOINT_RUNS = (
         Variant(Shape.PUBLISHED),
         (measures(embeddings_close),),
         # An instance that encodes for others: it hands its embeddings over in a directory. It has
-        # no keys and values to cache, which releases up to v0.19.1 do not see by themselves.
+        # no keys and values to cache, which older releases do not see by themselves.
         extra={
             "mm_encoder_only": True,
             "enable_prefix_caching": False,
