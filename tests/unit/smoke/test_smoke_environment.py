@@ -233,3 +233,10 @@ def test_an_environment_of_another_python_is_not_made_into_the_next_one(
 def test_what_uv_says_is_the_message() -> None:
     with pytest.raises(EnvironmentLacks, match="uv no-such-command failed"):
         env._uv(["no-such-command"])
+
+
+def test_the_reference_runs_on_the_python_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(env, "_running", lambda: (3, 11))
+    assert env.reference_plan().python == sys.executable
+    monkeypatch.setattr(env, "_running", lambda: (3, 14))
+    assert env.reference_plan().python == "3.12"
