@@ -99,7 +99,8 @@ def bisect(
             git source any tag or commit.
         question: In words, and as a function.
         source: See :func:`tools.upstream.obtain`. With ``git`` or the path of a repository the
-            search goes on among the commits between two releases.
+            search goes on among the commits between two releases; ``auto`` is ``git`` where an end
+            is no release.
         every: Ask about every release in between, not halves only. Commits are always halved.
         notify: Told what takes time.
 
@@ -109,6 +110,8 @@ def bisect(
     """
     good, bad = (parse_ref(end) for end in ends)
     words, ask = question
+    if source == "auto" and not (good.version and bad.version):
+        source = "git"  # which alone has what is no release
     remote = remote_of(store, source)
     releases = None
     if good.version is not None and bad.version is not None:

@@ -147,7 +147,7 @@ def test_a_release_a_commit_and_a_pull_request_are_named(following: Following) -
 
 def test_commits_can_be_the_ends(following: Following, user_git: UserGit) -> None:
     question = outcome_question(following.carrier, "", "conflict", unasked)
-    done = bisect(following.store, ("v1.1.0", "main"), question, source=str(following.path))
+    done = bisect(following.store, ("v1.1.0", "main"), question)
     assert done.releases is None
     assert done.culprit is not None
     assert done.culprit.pull_request == 4
@@ -211,7 +211,7 @@ def test_a_place_that_was_bad_before_the_two_parted_is_told(
 def test_wrong_ends_are_one_line(following: Following, good: str, bad: str, message: str) -> None:
     question = outcome_question(following.carrier, "0001-add", "conflict", unasked)
     with pytest.raises(BadInput, match=message):
-        bisect(following.store, (good, bad), question, source="auto")
+        bisect(following.store, (good, bad), question, source="index")
 
 
 @pytest.mark.parametrize(
