@@ -60,12 +60,12 @@ class Watched:
     @property
     def standing(self) -> tuple[Record, ...]:
         """The records of refs that are not usable until a person did something."""
-        return tuple(record for record in self.state.records if record.blocked)
+        return tuple(record for record in self.state.current if record.blocked)
 
     @property
     def untold(self) -> tuple[Record, ...]:
         """The records whose needs could not be passed on."""
-        return tuple(record for record in self.state.records if record.needs and not record.told)
+        return tuple(record for record in self.state.current if record.needs and not record.told)
 
 
 def watch(
@@ -215,7 +215,7 @@ class _Book:
 
     def tell_all(self) -> None:
         """Pass on what was not yet; where that fails it is tried again at the next ref or run."""
-        for record in self.state.records:
+        for record in self.state.current:
             if record.needs and not record.told:
                 try:
                     self.tell(record)

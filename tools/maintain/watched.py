@@ -155,6 +155,12 @@ class State:
 
     records: tuple[Record, ...] = ()
 
+    @property
+    def current(self) -> tuple[Record, ...]:
+        """The newest record of each ref: a branch that moved on is no longer where it was."""
+        newest = {record.ref: record for record in self.records}
+        return tuple(record for record in self.records if newest[record.ref] is record)
+
     def find(self, ref: str, commit: str = "") -> Record | None:
         """Return the newest record of a ref, of this commit where one is given."""
         for record in reversed(self.records):

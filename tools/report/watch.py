@@ -25,7 +25,7 @@ def watch_text(done: Watched) -> Group:
     if not done.worked:
         parts: list[Table | Text] = [Text("nothing new upstream")]
     else:
-        table = Table(title="new upstream")
+        table = Table(title="taken through the line")
         for name in ("ref", *Stage):
             table.add_column(str(name), overflow="fold", no_wrap=name == "ref")
         table.add_column("s", justify="right", no_wrap=True)
@@ -34,7 +34,7 @@ def watch_text(done: Watched) -> Group:
             table.add_row(worked.record.ref, *cells, f"{worked.seconds:.1f}")
         parts = [table]
     shown = {(worked.record.ref, worked.record.commit) for worked in done.worked}
-    for record in done.state.records:
+    for record in done.state.current:
         fresh = (record.ref, record.commit) in shown
         for need in record.needs:
             if need.blocking or fresh:
@@ -63,7 +63,7 @@ def watch_data(done: Watched) -> dict[str, Any]:
         "blocked": [record.ref for record in done.standing],
         "needs": [
             {"ref": record.ref, **vars(need), "stage": need.stage.value}
-            for record in done.state.records
+            for record in done.state.current
             for need in record.needs
         ],
         "untold": [record.ref for record in done.untold],

@@ -252,6 +252,8 @@ def test_a_commit_has_no_wheel_and_a_moved_branch_is_compared_with_its_last_comm
     third = town.workshop.release("v1.1.10", {"m.py": RELEASES["v1.3.0"]})
     kept = see(replace(head, commit=third.commit, tree=third.tree)).state.records
     assert [record.commit for record in kept[1:]] == [moved.commit, third.commit]
+    assert State(kept).current == (kept[0], kept[2])
+    assert not Watched((), State(kept)).standing, "the branch moved on to what is in order"
 
 
 def test_a_person_who_could_not_be_told_is_told_later(town: Town) -> None:
