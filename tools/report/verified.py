@@ -1,5 +1,6 @@
 """The record of what was proved: as a table, as data, and as the table that opens the README."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -15,6 +16,8 @@ _STYLES = {CellState.CURRENT: "green", CellState.STALE: "yellow", CellState.MISS
 # Causes named for one cell; the rest is counted.
 _CAUSES = 2
 _CAUSE_LENGTH = 110
+# What pydantic puts before the message of a validator.
+_PREFACE = re.compile(r"^\S*ValidationError: \d+ validation errors? for \S+ (Value error, )?")
 
 
 def verified_table(found: Sequence[Verification]) -> Table:
@@ -115,4 +118,5 @@ def _counts(cell: Cell) -> str:
 
 
 def _shortened(text: str) -> str:
+    text = _PREFACE.sub("", text)
     return text if len(text) <= _CAUSE_LENGTH else text[: _CAUSE_LENGTH - 1] + "…"

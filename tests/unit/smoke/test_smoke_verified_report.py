@@ -47,6 +47,11 @@ def test_causes_beyond_the_second_are_counted_and_long_ones_cut() -> None:
     assert len(told) < 300
 
 
+def test_the_cause_is_what_a_validator_says_and_not_its_preface() -> None:
+    told = "p.ValidationError: 1 validation error for ModelConfig Value error, no such type"
+    assert causes(cell(Check("r", "text", Verdict.FAILED, told))) == "no such type (1)"
+
+
 def test_a_cell_that_could_not_run_says_why() -> None:
     assert causes(cell(error="no wheel")) == "no wheel"
 
