@@ -13,6 +13,7 @@ from tools.contract.dependencies import DependencyIndex, check_dependencies
 from tools.contract.findings import Code, ContractReport, Finding, Site, ordered
 from tools.contract.imports import check_imports, wanted
 from tools.contract.program import Program
+from tools.contract.registration import RegistrationRules
 from tools.contract.registries import Registries, check_registries
 from tools.contract.shadows import World, check_shadows
 from tools.contract.source import ModuleInfo
@@ -105,6 +106,7 @@ def _findings(
     calls = CallRules(program, classes, interpreter, paths)
     attributes = AttributeRules(program, classes, interpreter, paths)
     construction = ConstructionRules(program, classes, interpreter)
+    registration = RegistrationRules(classes, interpreter, calls)
     for module in clients:
         yield from check_imports(program, module)
         yield from check_dimensions(classes, module)
@@ -116,6 +118,7 @@ def _findings(
             yield from calls.check_class(me)
             yield from attributes.check_class(me)
             yield from construction.check_class(cls)
+            yield from registration.check_class(cls)
     yield from check_registries(program, registries, paths)
 
 

@@ -192,3 +192,83 @@ def test_keyword_only_and_positional_only_parameters_bind_as_python_binds_them()
     problems = [m.code.code for m in mismatches(signature, Arguments(0, ("a", "c")))]
     assert sorted(problems) == ["CT201", "CT202"]
     assert str(signature) == "(a, b=..., *, c)"
+
+
+REGISTRY = {
+    "vllm/registry.py": """
+        from dataclasses import dataclass
+
+        @dataclass
+        class Factories:
+            info: object
+            processor: object
+
+            def build(self, ctx):
+                return self.processor(self.info(ctx), cache=None)
+
+        class Registry:
+            def register(self, processor, *, info):
+                def wrap(cls):
+                    cls.factories = Factories(info=info, processor=processor)
+                    return cls
+                return wrap
+
+        REGISTRY = Registry()
+        """,
+    "vllm/models/theirs.py": """
+        class Info:
+            def __init__(self, ctx):
+                self.ctx = ctx
+            def count(self, size):
+                return size
+
+        class Processor:
+            def __init__(self, info, cache=None):
+                self.info = info
+            def run(self, size):
+                return self.info.count(size)
+        """,
+}
+
+
+@pytest.mark.parametrize(
+    ("info", "processor", "expected"),
+    [
+        ("def count(self, size): pass", "pass", []),
+        ("def count(self, size, depth): pass", "pass", ["CT202"]),
+        ("def __init__(self): pass", "pass", ["CT203"]),
+        ("pass", "def __init__(self, info): self.info = info", ["CT201"]),
+        ("pass", "def run(self, size):\n        return self.info.count(size, 1)", ["CT203"]),
+    ],
+)
+def test_what_is_registered_together_has_to_fit_together(
+    check_client: Check, info: str, processor: str, expected: list[str]
+):
+    source = f"""
+from vllm.registry import REGISTRY
+from vllm.models.theirs import Info, Processor
+class MyInfo(Info):
+    {info}
+class MyProcessor(Processor):
+    {processor}
+@REGISTRY.register(MyProcessor, info=MyInfo)
+class Mine:
+    pass
+"""
+    assert [f.code.code for f in check_client(source, REGISTRY).findings] == expected
+
+
+def test_an_inherited_processor_reaches_the_info_that_it_is_registered_with(check_client: Check):
+    source = """
+from vllm.registry import REGISTRY
+from vllm.models.theirs import Info, Processor
+class MyInfo(Info):
+    def count(self, size, depth):
+        pass
+@REGISTRY.register(Processor, info=MyInfo)
+class Mine:
+    pass
+"""
+    (finding,) = check_client(source, REGISTRY).findings
+    assert finding.code.code == "CT202"
+    assert "MyInfo.count requires `depth`" in finding.message
