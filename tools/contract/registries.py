@@ -284,9 +284,9 @@ def _proposers(
                 Code.REGISTRIES_DISAGREE,
                 module.path,
                 line,
-                f"the proposer names {name_here}, which the model registry does not list",
+                f"the proposer names {name_here}, a class that no registry entry leads to",
                 (Site(module.path, line), Site(_MODELS.replace(".", "/") + ".py", 1)),
-                "name the class as the registry does",
+                "name the class that the registry names",
             )
 
 
