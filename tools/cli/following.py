@@ -22,6 +22,7 @@ from tools.errors import CheckFailed, Unavailable
 from tools.maintain import releases_since
 from tools.maintain.bisect import bisect
 from tools.maintain.line import obtain_offered, project_line
+from tools.maintain.matrix import read_expected
 from tools.maintain.notify import channels
 from tools.maintain.questions import contract_question, outcome_question
 from tools.maintain.survival import survive
@@ -143,7 +144,9 @@ def watch_command(
     rows = wanted_refs(
         project.store, source, oldest, newest, branches=branch or [], candidates=candidates
     )
-    plan = Plan(rows, until, inputs_digest(project.carrier), smoke_unchanged)
+    expected = read_expected(project.settings.root / "patches" / "expected.toml")
+    inputs = inputs_digest(project.carrier, expected)
+    plan = Plan(rows, until, inputs, expected, smoke_unchanged)
     if dry_run:
         due = due_refs(file, plan)
         if as_json:

@@ -1,9 +1,10 @@
 """The stages that a watch takes a ref through: what each found, and what it asks of a person."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from tools.carry import Carried, Outcome
 from tools.contract import ContractReport, Finding, Severity
@@ -41,12 +42,14 @@ class Work:
         line: How.
         upstream: The ref.
         before: What is known of the ref before it, to compare with.
+        expected: The reason for each conflict that is recorded as expected, by (patch, ref).
         smoke_unchanged: Whether to run the engine where nothing changed since.
     """
 
     line: Line
     upstream: Upstream
     before: Record | None
+    expected: Mapping[tuple[str, str], str]
     smoke_unchanged: bool
     _carried: Carried | None = None
     _wheel: Path | None = None
@@ -63,7 +66,7 @@ class Work:
             BadInput: Series or overlay are not in order.
         """
         if stage is Stage.CARRY:
-            return carry_record(self._carry())
+            return carry_record(self._carry(), self.expected)
         if stage is Stage.CONTRACT:
             known = self.before.stages.get(stage) if self.before else None
             return contract_record(self.line.contract(self._carry()), known)
@@ -104,12 +107,22 @@ class Work:
         return self._carried
 
 
-def carry_record(carried: Carried) -> StageRecord:
-    """Return what a carry found: the outcome of each patch and of each overlay file."""
+def carry_record(
+    carried: Carried, expected: Mapping[tuple[str, str], str] = MappingProxyType({})
+) -> StageRecord:
+    """Return what a carry found: the outcome of each patch and of each overlay file.
+
+    Args:
+        carried: The carry.
+        expected: The reason for each conflict that is recorded as expected, by (patch, ref). It
+            asks for nobody, but half a series is not taken further either.
+    """
     ref = carried.upstream.ref.name
     facts = {outcome.name: outcome.outcome.value for outcome in carried.outcomes}
-    laid = {f"overlay {row.file.target}": "laid" if row.laid else "not-needed"
-            for row in carried.overlay}  # fmt: skip
+    facts |= {
+        f"overlay {row.file.target}": "laid" if row.laid else "not-needed"
+        for row in carried.overlay
+    }
     needs = tuple(
         Need(
             Stage.CARRY,
@@ -118,10 +131,13 @@ def carry_record(carried: Carried) -> StageRecord:
             f"python -m tools resolve {ref}",
         )
         for found in carried.conflicts
+        if (found.name, ref) not in expected
     )
     counts = Counter(outcome.outcome for outcome in carried.outcomes)
     summary = ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome])
-    return StageRecord(Result.FAILED if needs else Result.DONE, summary, facts | laid, needs)
+    if carried.conflicts and not needs:
+        return StageRecord(Result.SKIPPED, f"{summary}, as expected", facts)
+    return StageRecord(Result.FAILED if needs else Result.DONE, summary, facts, needs)
 
 
 def contract_record(report: ContractReport, before: StageRecord | None) -> StageRecord:

@@ -7,9 +7,10 @@ the overlay changed since: then it is done anew.
 
 import hashlib
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from packaging.version import Version
 
@@ -22,6 +23,7 @@ from tools.upstream.downloads import locked
 from tools.upstream.history import Offered, offered
 
 Notify = Callable[[str], None]
+Expected = Mapping[tuple[str, str], str]
 
 
 @dataclass(frozen=True)
@@ -32,12 +34,14 @@ class Plan:
         refs: The refs to take through the line, oldest first.
         until: How far.
         inputs: See :func:`inputs_digest`.
+        expected: The conflicts that are recorded as expected; see :mod:`tools.maintain.matrix`.
         smoke_unchanged: Whether to run the engine where no outcome and no finding changed.
     """
 
     refs: Sequence[Offered]
     until: Stage
     inputs: str
+    expected: Expected = field(default_factory=dict)
     smoke_unchanged: bool = False
 
 
@@ -159,8 +163,8 @@ def is_due(state: State, row: Offered, plan: Plan) -> bool:
     return bool(held.needs) and held.inputs != plan.inputs
 
 
-def inputs_digest(carrier: Carrier) -> str:
-    """Return a hash of all that a carry depends on beside the ref."""
+def inputs_digest(carrier: Carrier, expected: Expected = MappingProxyType({})) -> str:
+    """Return a hash of all that the outcome of a watch depends on beside the ref."""
     total = hashlib.sha256()
     for patch in carrier.series.patches:
         total.update(f"{patch.file} {patch.digest}\n".encode())
@@ -169,6 +173,8 @@ def inputs_digest(carrier: Carrier) -> str:
         total.update(f"{file.target} {file.digest} {len(file.only_if)} {probes}\n".encode())
     for key in sorted(carrier.kept.by_key):
         total.update(carrier.kept.by_key[key].encode() + b"\n")
+    for row in sorted(expected):
+        total.update(f"{row}\n".encode())
     return total.hexdigest()
 
 
@@ -189,7 +195,7 @@ def _work(
     if held is not None and held.inputs == plan.inputs:
         record = held
     before = book.state.before(name, upstream.commit)
-    work = Work(line, upstream, before, plan.smoke_unchanged)
+    work = Work(line, upstream, before, plan.expected, plan.smoke_unchanged)
     done: list[Stage] = []
     while due := [stage for stage in record.due(plan.until) if stage not in done]:
         book.notify(f"{name}: {due[0]}")

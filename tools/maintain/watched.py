@@ -118,7 +118,7 @@ class Record:
     def due(self, until: Stage) -> tuple[Stage, ...]:
         """Return the stages to do, in order, to take the ref as far as ``until``.
 
-        Nothing follows on a conflict or on a wheel that could not be built.
+        Nothing follows on a conflict, or where there is no wheel.
         """
         wanted = []
         for stage in Stage:
@@ -127,7 +127,7 @@ class Record:
             held = self.stages.get(stage)
             if held is None or held.result is Result.LACKING:
                 wanted.append(stage)
-            elif held.result is Result.FAILED and stage in (Stage.CARRY, Stage.BUILD):
+            elif held.result is not Result.DONE and stage in (Stage.CARRY, Stage.BUILD):
                 break
         return tuple(wanted)
 

@@ -174,6 +174,26 @@ def test_a_mended_series_takes_up_what_asked_for_a_person_and_nothing_else(town:
     assert done.worked[0].record.needs == ()
 
 
+def test_a_conflict_that_is_recorded_as_expected_asks_nobody(town: Town) -> None:
+    town.watch()
+    expected = {("0001-add", "v1.2.0"): "run() is gone there"}
+    inputs = inputs_digest(town.carrier, expected)
+    assert inputs != inputs_digest(town.carrier)
+    done = watch(
+        town.file,
+        Plan(town.offered(), Stage.SMOKE, inputs, expected),
+        lambda row: town.upstreams[row.ref.name],
+        town.line(),
+        tell=town.told.append,
+        notify=lambda _line: None,
+    )
+    assert [w.record.ref for w in done.worked] == ["v1.2.0"]
+    assert done.standing == ()
+    held = done.worked[0].record.stages
+    assert list(held) == [Stage.CARRY], "half a series is neither checked nor built"
+    assert (held[Stage.CARRY].result, held[Stage.CARRY].needs) == (Result.SKIPPED, ())
+
+
 def test_a_new_warning_is_to_look_at_and_an_error_to_mend(town: Town) -> None:
     warned = finding("grew", Severity.WARNING)
     town.findings = {"v1.0.0": (warned,), "v1.1.0": (warned, finding("new", Severity.WARNING)),
