@@ -9,7 +9,12 @@ from tools.contract import ContractReport, Finding, Severity
 from tools.errors import BadInput
 from tools.git import GitTree
 from tools.maintain.branch import Published, Repository, publish
-from tools.maintain.contracts import ContractRequest, check_contract, client_modules
+from tools.maintain.contracts import (
+    ContractRequest,
+    carried_contract,
+    check_contract,
+    client_modules,
+)
 from tools.maintain.matrix import read_expected
 from tools.maintain.rebase import Action, Rebased, rebase
 from tools.maintain.resolve import Resolving, lay_out
@@ -229,21 +234,18 @@ def compare_contracts(
     Raises:
         ToolError: See :func:`tools.maintain.contracts.check_contract`.
     """
-    tree = GitTree(carrier.git, rebased.carried.commit)
-    ref = rebased.carried.upstream.ref.name
-    modules = client_modules(carrier.overlay, tree)
+    carried = rebased.carried
+    tree = GitTree(carrier.git, carried.commit)
+    ref, modules = carried.upstream.ref.name, client_modules(carrier.overlay, tree)
     if previous is None:
         report = check_contract(ContractRequest(ref, tree, modules), cache, notify)
         return Contracts(report, "", report.findings)
-    old = GitTree(carrier.git, carrier.carry(previous).commit)
-    before = check_contract(
-        ContractRequest(previous.ref.name, old, client_modules(carrier.overlay, old)),
-        cache,
-        notify,
-    )
+    before = carrier.carry(previous)
+    old = GitTree(carrier.git, before.commit)
+    known = carried_contract(cache, before, old)
     report = check_contract(ContractRequest(ref, tree, modules, baseline=old), cache, notify)
-    known = {finding.key for finding in before.findings}
-    fresh = tuple(finding for finding in report.findings if finding.key not in known)
+    keys = {finding.key for finding in known.findings} if known else set()
+    fresh = tuple(finding for finding in report.findings if finding.key not in keys)
     return Contracts(report, previous.ref.name, fresh)
 
 

@@ -242,8 +242,8 @@ def rebase(
                 move = replace(move, comparison=_landed(git, carrier, outcome))
                 if upstream.ref.is_release:
                     draft, move = _refresh(git, draft, move, proof, upstream, every=every)
-        draft, move = _drop(draft, move, proof)
         moves.append(move)
+    draft, moves = _drop(draft, moves, proof)
     changes = _changes(patches, files, draft, moves)
     differs = proof.differing(draft.carrier) if changes else ""
     if differs:
@@ -310,29 +310,62 @@ def _record(draft: _Draft, move: Move, proof: _Proof, upstream: Upstream) -> tup
     return draft.applied(lacking, first), replace(move, action=Action.RECORDED, note=note)
 
 
-def _drop(draft: _Draft, move: Move, proof: _Proof) -> tuple[_Draft, Move]:
-    """Leave out what of a step no supported release needs any more.
+def _drop(draft: _Draft, moves: Sequence[Move], proof: _Proof) -> tuple[_Draft, list[Move]]:
+    """Leave out what no supported release needs any more.
+
+    A later patch may have been written on a tree with an earlier one: where not all of them can go
+    at once, they are tried one after another, the last first.
+    """
+    going = {move.outcome.name: _idle(draft.step(move.outcome.name), move, proof) for move in moves}
+    done = {move.outcome.name: move for move in moves}
+    names = [name for name, idle in going.items() if idle.files]
+    at_once = draft.without(file for name in names for file in going[name].files)
+    if names and not proof.differing(at_once.carrier):
+        for name in names:
+            done[name] = _left(done[name], going[name])
+        return at_once, list(done.values())
+    for name in reversed(names):
+        tried = draft.without(going[name].files)
+        differs = proof.differing(tried.carrier)
+        if differs:
+            note = _joined(done[name].note, f"stays: without it {differs}")
+            done[name] = replace(done[name], note=note)
+        else:
+            draft, done[name] = tried, _left(done[name], going[name])
+    return draft, list(done.values())
+
+
+@dataclass(frozen=True)
+class _Idle:
+    """The patches of a step that no supported release needs; whether these are all of them."""
+
+    files: tuple[str, ...]
+    whole: bool
+    why: str
+
+
+def _idle(step: Step, move: Move, proof: _Proof) -> _Idle:
+    """Return what of a step may go.
 
     What nothing carries may also be for a commit that is yet to be released: it goes only where
     upstream has it, or where it was written for releases that are out of support.
     """
     oldest = min((u.ref.version for u in proof.upstreams if u.ref.version), default=Version("0"))
-    variants = draft.step(move.outcome.name).variants
-    names = [variant.file for variant in variants]
-    used = proof.used
-    past = {v.file for v in variants if v.field(_APPLIED) or Version(v.base[1:]) < oldest}
-    if used.isdisjoint(names) and past.issuperset(names) and move.action is not Action.REFRESHED:
-        gone, action, note = names, Action.DROPPED, f"no release from v{oldest} on needs it"
-    else:
-        gone = [v.file for v in variants if Version(v.base[1:]) < oldest and v.file not in used]
-        action, note = move.action, f"without {', '.join(gone)}"
-    if not gone or (len(gone) == len(names) and action is not Action.DROPPED):
-        return draft, move
-    tried = draft.without(gone)
-    differs = proof.differing(tried.carrier)
-    if differs:
-        return draft, replace(move, note=_joined(move.note, f"stays: without it {differs}"))
-    return tried, replace(move, action=action, note=_joined(move.note, note))
+    names = [variant.file for variant in step.variants]
+    old = {v.file for v in step.variants if Version(v.base[1:]) < oldest}
+    past = old | {v.file for v in step.variants if v.field(_APPLIED)}
+    whole = past.issuperset(names) and proof.used.isdisjoint(names)
+    if whole and move.action is not Action.REFRESHED:
+        return _Idle(tuple(names), True, f"no release from v{oldest} on needs it")
+    gone = tuple(name for name in names if name in old - proof.used)
+    if len(gone) == len(names):
+        return _Idle((), False, "")
+    return _Idle(gone, False, f"without {', '.join(gone)}")
+
+
+def _left(move: Move, idle: _Idle) -> Move:
+    action = Action.DROPPED if idle.whole else move.action
+    return replace(move, action=action, note=_joined(move.note, idle.why))
 
 
 def _joined(*notes: str) -> str:

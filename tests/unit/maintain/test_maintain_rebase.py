@@ -197,6 +197,23 @@ def test_what_a_later_patch_was_written_on_stays_with_it(bench: Bench) -> None:
     assert bench.carrier().carry(new).conflicts == ()
 
 
+def test_patches_that_were_written_on_one_another_go_together(bench: Bench) -> None:
+    with_c = TABLE.replace(b'    "d"', b'    "c": 3,\n    "d"')
+    old, new = bench.release("v1.0.0"), bench.release("v1.1.0", table=with_c + b"x = 1\n")
+    bench.patch("0001-c", "v1.0.0", _add_c)
+    bench.patch(
+        "0002-more",
+        "v1.0.0",
+        lambda work: (work / "table.py").write_bytes((work / "table.py").read_bytes() + b"x = 1\n"),
+        tree=bench.carrier().carry(old).tree,
+    )
+    bench.patch("0003-run", "v1.0.0", _double, tree=bench.carrier().carry(old).tree)
+    done = bench.rebase(new, [new])
+    assert [m.action for m in done.moves] == [Action.DROPPED, Action.DROPPED, Action.KEPT]
+    bench.write(done)
+    assert bench.carrier().carry(new).outcomes[0].name == "0003-run"
+
+
 def test_what_a_commit_yet_to_be_released_needs_stays(bench: Bench) -> None:
     old, new = bench.release("v1.0.0"), bench.release("v1.1.0")
     bench.patch("0001-c", "v1.0.0", _add_c, "Only-If: exists nightly.py\n")
