@@ -19,7 +19,7 @@ from tools.cli.common import (
 )
 from tools.errors import CheckFailed
 from tools.maintain.rebuild import Rebuilt, rebuild, recorded_source
-from tools.maintain.ship import WheelRequest, build_wheel, write_recipes
+from tools.maintain.ship import WheelRequest, build_wheel, check_image, write_recipes
 from tools.maintain.ship_source import SourceRequest, build_from_source
 from tools.report.wheels import (
     build_data,
@@ -102,6 +102,9 @@ def build(
 ) -> None:
     """Build the wheel of each REF from upstream's wheel of the same release: build/REF/dist."""
     project = Project(source)
+    by_source = from_source or sdist or precompiled is not None
+    if containerfile and not by_source:
+        check_image(device)
 
     def repacked(ref: str) -> dict[str, Any]:
         carried = project.carrier.carry(project.obtain(ref))
@@ -137,7 +140,6 @@ def build(
         note(f"{done.path}: built")
         return source_data(done)
 
-    by_source = from_source or sdist or precompiled is not None
     each(project.refs(refs), compiled if by_source else repacked, as_json=as_json)
 
 

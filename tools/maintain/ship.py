@@ -129,23 +129,33 @@ def recipes_of(
     return tuple(made)
 
 
+def check_image(device: str) -> None:
+    """Refuse a recipe for a wheel that is in no image of upstream's.
+
+    Args:
+        device: ``auto``, ``cpu`` or ``cuda``.
+
+    Raises:
+        BadInput: It is for the CPU.
+    """
+    if resolve_device(device) != "cuda":
+        raise BadInput(
+            f"no image of upstream's holds {distribution_for('cpu')}, the CPU wheel's distribution",
+            "build with --device cuda --delta: that delta is for upstream's CPU image, too",
+        )
+
+
 def write_recipes(
     release: str, request: WheelRequest, done: BuildResult, image: str | None
 ) -> tuple[Path, ...]:
     """Write the container recipes beside a wheel; see :func:`recipes_of`.
 
     Raises:
-        BadInput: The image's name is none, or nothing that was built fits an image of upstream's.
+        BadInput: The image's name is none.
         EnvironmentLacks: The disk is full.
         Busy: Another run writes to the same directory.
     """
     recipes = recipes_of(release, request.inputs.device, done, image)
-    if not recipes:
-        raise BadInput(
-            f"no image of upstream's holds {done.plan.name.distribution}, which "
-            f"{done.wheel.name} replaces",
-            "build with --device cuda --delta: its delta is for upstream's CPU image, too",
-        )
     with output_directory(request.out_dir) as out_dir:
         return tuple(write_recipe(out_dir, recipe) for recipe in recipes)
 

@@ -11,6 +11,7 @@ from tools.maintain.rebuild import Rebuilt
 from tools.maintain.ship_source import SourceBuilt
 from tools.smoke.results import SmokeReport, Verdict
 from tools.wheel.build import BuildResult
+from tools.wheel.changes import Outcome
 from tools.wheel.inspect import Inspection
 
 _VERDICTS = {Verdict.PASSED: "green", Verdict.FAILED: "bold red", Verdict.SKIPPED: "dim"}
@@ -22,7 +23,9 @@ def build_table(done: BuildResult) -> Table:
     table.add_column("member", overflow="fold")
     table.add_column("outcome", no_wrap=True)
     for member in done.plan.members:
-        table.add_row(escape(member.path), member.outcome.value)
+        # Upstream's wheel has another text there than upstream's tree: both changes are in.
+        own = " into the wheel's own text" if member.outcome is Outcome.MERGED else ""
+        table.add_row(escape(member.path), f"{member.outcome.value}{own}")
     for line in done.plan.notes:
         table.add_row(escape(line), "metadata")
     for check in done.checks:

@@ -18,7 +18,9 @@ from tools.wheel.machine import Machine
 
 GIB = 1 << 30
 # The largest resident size of one compiler process on vLLM 0.32.0's own sources, rounded up:
-# g++ 12.2 -O2, AVX-512, csrc/cpu/torch_bindings.cpp: 1.43 GiB (two others: 1.34 and 1.35).
+# g++ 12.2 -O2, AVX-512, csrc/cpu/torch_bindings.cpp: 1.43 GiB (two others: 1.34 and 1.35). For
+# nvcc it is a lower bound: it was not measured, and a kernel's template instances take several
+# times as much, for each architecture. Whoever builds for CUDA sets --jobs by experience.
 MEMORY_PER_JOB = 3 * GIB // 2
 # PyTorch's own CUDA headers (ATen/cuda/CUDAContext.h) include these; a toolkit can lack them.
 CUDA_HEADERS = ("cuda_runtime.h", "cublas_v2.h", "cusparse.h", "cusolverDn.h")
