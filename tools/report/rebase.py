@@ -93,8 +93,12 @@ def _contract_data(proposal: Proposal) -> dict[str, Any] | None:
 
 
 def shown(line: Line) -> str:
-    """Return a changed line as text that any terminal and JSON can hold."""
-    return str(line).encode("utf-8", "backslashreplace").decode()
+    """Return a changed line as one line of text that any terminal and JSON can hold."""
+    return _plain(str(line))
+
+
+def _plain(text: str) -> str:
+    return "".join(c if c.isprintable() or c == "\t" else ascii(c)[1:-1] for c in text)
 
 
 def rebase_text(proposal: Proposal) -> Group:
@@ -187,7 +191,7 @@ def finding_line(finding: Finding) -> str:
 
 def code(text: object) -> str:
     """Return text as a Markdown code span that nothing in it can leave, also inside a table."""
-    plain = " ".join(str(text).encode("utf-8", "backslashreplace").decode().split())
+    plain = _plain(" ".join(str(text).split()))
     longest = max((len(run) for run in _ticks(plain)), default=0)
     fence = "`" * (longest + 1)
     padded = f" {plain} " if plain[:1] == "`" or plain[-1:] == "`" else plain
