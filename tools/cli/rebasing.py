@@ -18,7 +18,6 @@ from tools.cli.common import (
     note,
     print_json,
     results,
-    write_text,
 )
 from tools.errors import BadInput, CheckFailed
 from tools.maintain import releases_since
@@ -26,6 +25,7 @@ from tools.maintain.branch import BRANCH, Repository, push, shown_remote
 from tools.maintain.jobs import Device, jobs
 from tools.maintain.notify import Notice, github
 from tools.maintain.proposal import Proposal, Request, propose, supported_releases
+from tools.maintain.resolve import write_aside
 from tools.report.jobs import github_matrix, gitlab_pipeline
 from tools.report.rebase import rebase_data, rebase_markdown, rebase_page, rebase_text
 from tools.upstream.index import Index
@@ -100,7 +100,7 @@ def rebase(
     text = rebase_markdown(proposal)
     for file, content in ((body, text), (html, rebase_page(proposal) if html else "")):
         if file:
-            write_text(file, content)
+            write_aside(file, content.encode())
             note(f"{file}: written")
     if as_json:
         print_json(rebase_data(proposal))

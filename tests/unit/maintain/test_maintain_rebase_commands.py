@@ -126,7 +126,7 @@ def test_what_only_drifted_may_be_merged_by_a_machine(line: Line) -> None:
     assert line.git(line.root, "rev-parse", "bot/rebase").strip() == data["commit"]
     assert "Base: v1.1.0" in line.git(line.root, "show", "bot/rebase:patches/0001-table.patch")
     assert "Base: v1.0.0" in (line.root / "patches/0001-table.patch").read_text()
-    body = (line.root / "body.md").read_text()
+    body = (line.root / "build/body.md").read_text()
     assert "**May be merged unattended**" in body
     assert "| `0001-table` | structural | same | refreshed | `written on v1.1.0 now` |" in body
     assert "Not on record for `v1.1.0`" not in body
