@@ -205,6 +205,8 @@ def arguments(selected: list[str]) -> list[str]:
         "-q",
         "-p",
         "no:cacheprovider",
+        # Other tracebacks parse every file they pass through, a second or more for each failure.
+        "--tb=native",
         "--continue-on-collection-errors",
         "--timeout",
         str(TEST_SECONDS),

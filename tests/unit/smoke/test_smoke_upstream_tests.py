@@ -39,7 +39,14 @@ def child(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def ask(root: Path, *more: str) -> Outcome:
-    arguments = ["-q", "-p", "no:cacheprovider", "--continue-on-collection-errors", *more]
+    arguments = [
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--tb=native",
+        "--continue-on-collection-errors",
+        *more,
+    ]
     return run_job(
         Path(sys.executable),
         module.CHILD,
