@@ -113,7 +113,7 @@ def line(tmp_path: Path, user_git: Callable[..., str], capsys: pytest.CaptureFix
 
 def test_what_only_drifted_may_be_merged_by_a_machine(line: Line) -> None:
     done = line.run(
-        "rebase", "--to", "v1.1.0", "--json", "--body", "body.md", "--html", "page.html"
+        "rebase", "--to", "v1.1.0", "--json", "--body", "build/body.md", "--html", "page.html"
     )
     assert done.returncode == 0, done.stderr
     data = json.loads(done.stdout)
