@@ -80,6 +80,7 @@ def check(
         if baseline is not None:
             old = World.of(Program(baseline))
             findings += check_shadows(old, world, frozenset(paths), clients)
+            old.program.close()
         try:
             findings += _configs(world, registries, clients, dependencies)
         except Unavailable as error:
@@ -94,6 +95,7 @@ def check(
             for path, (line, text) in world.program.broken.items()
         ]
         standing, covered = apply_ignores(ordered(findings), clients)
+        world.program.close()
     idle = tuple(f for f in standing if f.code is Code.UNUSED_IGNORE)
     kept = standing if unused_ignores else [f for f in standing if f not in idle]
     return ContractReport(ordered(kept), paths, tuple(covered), tuple(unchecked), idle)
@@ -137,12 +139,8 @@ def _configs(
 
 @contextmanager
 def _without_gc() -> Iterator[None]:
-    """Switch the cycle collector off: syntax trees are many, live long and hold no garbage.
-
-    What an earlier check left behind goes first, or many checks would fill the memory.
-    """
+    """Switch the cycle collector off: syntax trees are many, live long and hold no garbage."""
     was = gc.isenabled()
-    gc.collect()
     gc.disable()
     try:
         yield

@@ -127,7 +127,9 @@ class WheelIndex:
             tree = WheelTree.open(file, self._session)
             roots = {path.partition("/")[0] for path in tree.paths() if "/" in path}
             packages = tuple(sorted(root for root in roots if root.isidentifier()))
-            self._programs.clear()  # One wheel in memory is enough.
+            for program in self._programs.values():  # One wheel in memory is enough.
+                program.close()
+            self._programs.clear()
             self._programs[file.filename] = Program(tree, packages)
         return self._programs[file.filename]
 
