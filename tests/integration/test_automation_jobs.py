@@ -10,6 +10,7 @@ import re
 import sys
 import venv
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,19 @@ pytestmark = [pytest.mark.network, pytest.mark.timeout(5400)]
 def host() -> Iterator[Host]:
     with serve() as found:
         yield found
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
+    """Return where the programs of a new Python are, which all jobs that are asked for share."""
+
+    @cache
+    def make() -> Path:
+        place = tmp_path_factory.mktemp("python")
+        venv.create(place, with_pip=True)
+        return place / "bin"
+
+    return make
 
 
 @pytest.fixture
@@ -119,6 +133,7 @@ def test_the_steps_of_a_job_run_as_they_are(
     tmp_path: Path,
     environment: dict[str, str],
     host: Host,
+    python: Callable[[], Path],
     user_git: Callable[..., str],
 ) -> None:
     asked = bool({"all", name}.intersection(WANTED))
@@ -126,9 +141,8 @@ def test_the_steps_of_a_job_run_as_they_are(
         pytest.skip(f"takes long: VLLM_EXAONE_RUN_JOBS={name} runs it")
     job = _job(clone, name, environment["CI_SERVER_URL"])
     if asked:
-        # A Python of its own, into which the job installs; else this one, where that is done.
-        venv.create(tmp_path / "python", with_pip=True)
-        environment["PATH"] = f"{tmp_path}/python/bin{os.pathsep}{environment['PATH']}"
+        # A Python into which the job installs; else this one, where that is done.
+        environment["PATH"] = f"{python()}{os.pathsep}{environment['PATH']}"
     else:
         job = Job(job.name, job.shell, job.steps[1:])
     scratch = tmp_path / "scratch"
