@@ -96,7 +96,7 @@ def build_from_source(
         precompiled=request.precompiled,
     )
     what = "source distribution" if request.sdist else f"wheel for {device.value}"
-    notify(f"building the {what} of {job.version} by upstream's own build")
+    notify(f"the {what} of {job.version}: by upstream's own build, where this machine can")
     asked = machine or LocalMachine()
     if request.sdist:
         made = build_source_distribution(job, asked)
