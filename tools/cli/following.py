@@ -119,7 +119,7 @@ def watch_command(
         bool,
         typer.Option(
             "--smoke-unchanged",
-            help="Run the engine also where no outcome and no finding changed.",
+            help="Run the engine also where nothing changed within a minor release.",
         ),
     ] = False,
     state: Annotated[

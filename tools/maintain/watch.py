@@ -35,7 +35,8 @@ class Plan:
         until: How far.
         inputs: See :func:`inputs_digest`.
         expected: The conflicts that are recorded as expected; see :mod:`tools.maintain.matrix`.
-        smoke_unchanged: Whether to run the engine where no outcome and no finding changed.
+        smoke_unchanged: Whether to run the engine also where no outcome and no finding changed
+            since the release before, and both are of one minor release.
     """
 
     refs: Sequence[Offered]

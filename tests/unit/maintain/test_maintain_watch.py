@@ -36,7 +36,7 @@ from tools.upstream.page import IndexUnreachable
 BASE = b"def go():\n    return 1\n\n\nLAST = 1\n"
 RELEASES = {
     "v1.0.0": BASE,
-    "v1.1.0": b"import os\n" + BASE,
+    "v1.0.1": b"import os\n" + BASE,
     "v1.2.0": BASE.replace(b"return 1", b"return 2"),  # the patch is in conflict
     "v1.3.0": b"import os\n" + BASE,
 }
@@ -126,7 +126,7 @@ def test_each_ref_goes_as_far_as_it_can_and_nothing_is_done_twice(town: Town) ->
     ]
     assert town.asked == [
         "carry v1.0.0", "contract v1.0.0", "build v1.0.0", "smoke v1.0.0",
-        "carry v1.1.0", "contract v1.1.0", "build v1.1.0",
+        "carry v1.0.1", "contract v1.0.1", "build v1.0.1",
         "carry v1.2.0",
         "carry v1.3.0", "contract v1.3.0", "build v1.3.0", "smoke v1.3.0",
     ]  # fmt: skip
@@ -145,12 +145,22 @@ def test_each_ref_goes_as_far_as_it_can_and_nothing_is_done_twice(town: Town) ->
 
 def test_the_engine_runs_where_something_changed_or_always(town: Town) -> None:
     done = town.watch()
-    (smoked,) = [w.record.stages[Stage.SMOKE] for w in done.worked if w.record.ref == "v1.1.0"]
+    (smoked,) = [w.record.stages[Stage.SMOKE] for w in done.worked if w.record.ref == "v1.0.1"]
     assert smoked.result is Result.SKIPPED
-    assert "since v1.0.0" in smoked.summary
+    assert "no finding changed" in smoked.summary
     town.file.unlink()
     town.watch(smoke_unchanged=True)
-    assert "smoke v1.1.0" in town.asked
+    assert "smoke v1.0.1" in town.asked
+
+
+def test_each_minor_release_is_run_once_whatever_changed(town: Town) -> None:
+    """What no contract sees, such as the CPU engine's kernels, changes between them."""
+    alike = {"v1.4.0": RELEASES["v1.3.0"], "v1.4.1": RELEASES["v1.3.0"]}
+    for name, text in alike.items():
+        town.upstreams[name] = town.workshop.release(name, {"m.py": text})
+    town.watch()
+    assert "smoke v1.4.0" in town.asked
+    assert "smoke v1.4.1" not in town.asked
 
 
 def test_a_later_run_goes_on_where_the_earlier_one_was_told_to_end(town: Town) -> None:
@@ -158,7 +168,7 @@ def test_a_later_run_goes_on_where_the_earlier_one_was_told_to_end(town: Town) -
     assert all(entry.startswith("carry") for entry in town.asked)
     town.watch(Stage.CONTRACT)
     done_at = [entry for entry in town.asked if entry.startswith("contract")]
-    assert done_at == ["contract v1.0.0", "contract v1.1.0", "contract v1.3.0"]
+    assert done_at == ["contract v1.0.0", "contract v1.0.1", "contract v1.3.0"]
 
 
 def test_a_mended_series_takes_up_what_asked_for_a_person_and_nothing_else(town: Town) -> None:
@@ -196,30 +206,30 @@ def test_a_conflict_that_is_recorded_as_expected_asks_nobody(town: Town) -> None
 
 def test_a_new_warning_is_to_look_at_and_an_error_to_mend(town: Town) -> None:
     warned = finding("grew", Severity.WARNING)
-    town.findings = {"v1.0.0": (warned,), "v1.1.0": (warned, finding("new", Severity.WARNING)),
+    town.findings = {"v1.0.0": (warned,), "v1.0.1": (warned, finding("new", Severity.WARNING)),
                      "v1.3.0": (finding("gone"),)}  # fmt: skip
     done = town.watch(Stage.CONTRACT)
     by_ref = {worked.record.ref: worked.record for worked in done.worked}
     assert by_ref["v1.0.0"].needs == ()
-    assert [(n.text, n.blocking) for n in by_ref["v1.1.0"].needs] == [("m.py:3 new", False)]
-    assert not by_ref["v1.1.0"].blocked
+    assert [(n.text, n.blocking) for n in by_ref["v1.0.1"].needs] == [("m.py:3 new", False)]
+    assert not by_ref["v1.0.1"].blocked
     assert [(n.text, n.blocking) for n in by_ref["v1.3.0"].needs] == [("m.py:3 gone", True)]
     assert [record.ref for record in done.standing] == ["v1.2.0", "v1.3.0"]
 
 
 def test_what_the_machine_lacks_is_tried_again_and_asks_nobody(town: Town) -> None:
-    town.failing = {"build v1.1.0": Unavailable("no wheel of 1.1.0")}
+    town.failing = {"build v1.0.1": Unavailable("no wheel of 1.1.0")}
     town.unchecked = frozenset({"v1.3.0"})
     done = town.watch()
     lacking = {w.record.ref: w.record.stages for w in done.worked}
-    assert lacking["v1.1.0"][Stage.BUILD] == StageRecord(Result.LACKING, "no wheel of 1.1.0")
+    assert lacking["v1.0.1"][Stage.BUILD] == StageRecord(Result.LACKING, "no wheel of 1.1.0")
     assert lacking["v1.3.0"][Stage.CONTRACT].result is Result.LACKING
     assert [record.ref for record in done.standing] == ["v1.2.0"]
     town.failing, town.unchecked = {}, frozenset()
     again = town.watch()
-    assert [w.record.ref for w in again.worked] == ["v1.1.0", "v1.3.0"]
+    assert [w.record.ref for w in again.worked] == ["v1.0.1", "v1.3.0"]
     assert [e for e in town.asked if not e.startswith("carry")] == [
-        "build v1.1.0",
+        "build v1.0.1",
         "contract v1.3.0",
     ]
     assert len(town.told) == 1
@@ -371,8 +381,8 @@ def test_the_refs_of_a_watch_start_and_end_where_asked(
 ) -> None:
     rows = [*town.offered(), Offered(parse_ref("main"), "a" * 40, "git")]
     monkeypatch.setattr("tools.maintain.watch.offered", lambda *_a, **_k: tuple(rows))
-    found = wanted_refs(None, "auto", "v1.1.0", "v1.2.0")  # type: ignore[arg-type]
-    assert [row.ref.name for row in found] == ["v1.1.0", "v1.2.0", "main"]
+    found = wanted_refs(None, "auto", "v1.0.1", "v1.2.0")  # type: ignore[arg-type]
+    assert [row.ref.name for row in found] == ["v1.0.1", "v1.2.0", "main"]
     with pytest.raises(BadInput, match="main is no release"):
         wanted_refs(None, "auto", "main")  # type: ignore[arg-type]
     plan = Plan(found, Stage.CARRY, "")
@@ -380,18 +390,18 @@ def test_the_refs_of_a_watch_start_and_end_where_asked(
 
 
 def test_all_forms_show_the_same(town: Town) -> None:
-    town.findings = {"v1.1.0": (finding("`x` | <b>", Severity.WARNING),)}
+    town.findings = {"v1.0.1": (finding("`x` | <b>", Severity.WARNING),)}
     done = town.watch()
     console = Console(width=200, record=True)
     console.print(watch_text(done))
     text = console.export_text()
     data = json.loads(json.dumps(watch_data(done)))
     assert data["blocked"] == ["v1.2.0"]
-    assert [row["ref"] for row in data["needs"]] == ["v1.1.0", "v1.2.0"]
+    assert [row["ref"] for row in data["needs"]] == ["v1.0.1", "v1.2.0"]
     assert "python -m tools resolve v1.2.0" in text
     assert "m.py:3 `x` | <b>" in text
     notices = [watch_notice(record) for record in town.told]
-    assert [notice.key for notice in notices] == ["watch/v1.1.0", "watch/v1.2.0"]
+    assert [notice.key for notice in notices] == ["watch/v1.0.1", "watch/v1.2.0"]
     assert "1 to look at" in notices[0].title
     assert "\\`x\\` \\| \\<b\\>" in notices[0].body, "nothing that a finding says becomes Markdown"
     assert "python -m tools resolve v1.2.0" in notices[1].body
