@@ -1,0 +1,68 @@
+"""A series that knows v0.17.0 only follows upstream to the newest release; see REHEARSAL.md.
+
+``EVERY_RELEASE=1`` meets every release on the way (ten minutes), else the ones at which something
+begins or ends. ``REHEARSAL_TABLE=FILE`` writes the table of REHEARSAL.md.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.rehearsal import Rehearsal, table
+from tools.cli.common import Project
+from tools.maintain import releases_since
+from tools.maintain.watched import Stage
+
+pytestmark = [pytest.mark.network, pytest.mark.timeout(5_400)]
+
+START = "v0.17.0"
+WINDOWS = (
+    *("v0.17.0", "v0.18.0", "v0.20.0", "v0.22.0", "v0.23.0", "v0.24.0"),
+    *("v0.28.0", "v0.30.0", "v0.31.0", "v0.33.0"),
+)
+# What a person writes: where it begins, and the contract's findings that announce it there. Those
+# without are for the CPU engine's stand-ins and for what no static rule sees; see REHEARSAL.md.
+WRITTEN = {
+    "0004-register-processor": ("v0.18.0",),
+    "0020-image-processor-import": ("v0.20.0", "CT103"),
+    "0021-mtp-text-config": ("v0.20.0", "CT231"),
+    "0023-mtp-lora": ("v0.20.0", "CT212"),
+    "0028-cpu-rejection-arguments": ("v0.20.0",),
+    "0031-inherited-attributes": ("v0.20.0", "CT211"),
+    "0032-refuse-video-pruning": ("v0.20.0",),
+    "0033-older-transformers": ("v0.20.0", "CT103"),
+    "0034-mtp-layer-count": ("v0.20.0",),
+    "0022-vision-sequence-lengths": ("v0.22.0", "CT201"),
+    "0029-cpu-sampler-precision": ("v0.23.0",),
+    "0024-input-norm-of-model": ("v0.28.0", "CT211", "CT221"),
+    "0025-input-norm-fused": ("v0.30.0", "CT208", "CT221"),
+    "0030-cpu-kernel-dispatchers": ("v0.30.0",),
+    "0026-input-norm-built": ("v0.31.0", "CT208", "CT221"),
+}
+
+
+def _releases() -> tuple[str, ...]:
+    if not os.environ.get("EVERY_RELEASE"):
+        return WINDOWS
+    return tuple(releases_since(Project().store, START))
+
+
+def test_nobody_has_to_do_anything_but_write_backports(real_releases: Path, tmp_path: Path) -> None:
+    rehearsal = Rehearsal(Project(), START, tmp_path / "state.json")
+    hooks = [step.name for step in rehearsal.series.steps]
+    assert len(hooks) == 8
+    visits = rehearsal.walk(_releases())
+    if os.environ.get("REHEARSAL_TABLE"):
+        Path(os.environ["REHEARSAL_TABLE"]).write_text(table(visits), "utf-8")
+    for visit in visits:
+        facts = visit.first.record.stages[Stage.CARRY].facts
+        assert "conflict" not in facts.values(), (visit.ref, facts)
+        blocking = [need.text for need in visit.left if need.blocking]
+        assert blocking == [], visit.ref
+    written = {
+        hand.patch: (visit.ref, *sorted({need.about.split()[0] for need in hand.announced}))
+        for visit in visits
+        for hand in visit.written
+    }
+    assert written == WRITTEN
