@@ -4,7 +4,7 @@ Engine starts cost most, so a run puts as many probes as it can into one engine.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from packaging.version import Version
 from tools.smoke import numeric, tokenizer
 from tools.smoke.cases import CASES, LONG, Case, Prompt, all_prompts
 from tools.smoke.checkpoint import Shape, Variant, Weights
-from tools.smoke.engine import StepResult
+from tools.smoke.engine import IN_PROCESS, TARGET, StepResult
 from tools.smoke.golden import Golden
 from tools.smoke.judges import (
     Finding,
@@ -32,6 +32,8 @@ from tools.smoke.results import Check, Verdict
 
 # Up to v0.19.1 the CPU runner refuses speculative decoding.
 CPU_SPECULATES_FROM = Version("0.20.0")
+# From the first and before the second, the CPU platform puts every worker into another process.
+WORKERS_APART = (Version("0.20.0"), Version("0.23.0"))
 
 
 Judge = Callable[[Variant, StepResult, Golden], Finding]
@@ -81,14 +83,33 @@ class Run:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def unable(self, release: Version, device: str) -> str:
-        """Return why this release cannot make the run on this device, or ""."""
+        """Return why this release cannot make the run on this device and machine, or ""."""
+        lacking = self.lacking(release, device)
+        if not lacking and device == "cpu" and len(usable_cores()) < self.cores:
+            return f"needs {self.cores} cores, {len(usable_cores())} are usable"
+        return lacking
+
+    def lacking(self, release: Version, device: str) -> str:
+        """Return why this release cannot make the run on this device, whatever the machine."""
         if self.speculates and device == "cpu" and release < CPU_SPECULATES_FROM:
             return "the CPU runner of this release refuses speculative decoding"
         if self.since and release < Version(self.since):
             return f"v{self.since} is the first release that has it"
-        if device == "cpu" and len(usable_cores()) < self.cores:
-            return f"needs {self.cores} cores, {len(usable_cores())} are usable"
         return ""
+
+    def engine(
+        self, release: Version, device: str, steps: Sequence[Mapping[str, Any]]
+    ) -> dict[str, Any]:
+        """Return the engine arguments of the run besides the usual ones.
+
+        What looks into a running model, and an error that a worker raises, need the worker in the
+        engine's own process.
+        """
+        inside = any(step["kind"] != "generate" or step.get("mutant") for step in steps)
+        apart = device == "cpu" and WORKERS_APART[0] <= release < WORKERS_APART[1]
+        if apart and not self.served and self.cores == 1 and (inside or self.refusals):
+            return {"distributed_executor_backend": IN_PROCESS, **self.extra}
+        return dict(self.extra)
 
     def variables(self, device: str) -> dict[str, str]:
         """Return the variables that the run needs besides the usual ones."""
@@ -221,8 +242,9 @@ RUNS = (
         "mtp default number",
         Variant(Shape.PUBLISHED),
         (asks(ALL, golden_tokens_drafted),),
-        # Without a number of tokens, the config's count of MTP layers decides: one.
-        extra={"speculative_config": {"method": "mtp"}},
+        # Without a number of tokens, the config's count of MTP layers decides: one. Upstream looks
+        # for it only where the model is named.
+        extra={"speculative_config": {"method": "mtp", "model": TARGET}},
         speculates=True,
     ),
     Run(

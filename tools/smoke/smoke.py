@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from packaging.version import Version
+
 from tools.smoke import golden as golden_file
 from tools.smoke import numeric
 from tools.smoke.checkpoint import Weights, write_checkpoint
@@ -79,7 +81,7 @@ def smoke(
                 continue
             progress(f"{plan.label}: {run.name}")
             asked = Servers(place, variables(place)) if run.served else server
-            done = execute(run, asked, device, cache)
+            done = execute(run, asked, version, device, cache)
             versions = done.versions or versions
             checks += [run.check(p, done.steps[p.name], golden) for p in run.probes]
     return SmokeReport(
@@ -109,9 +111,9 @@ def load_golden(root: Path) -> Golden:
     return replace(answers, numbers=figures.numbers, tied=tied.answers)
 
 
-def execute(run: Run, server: Starter, device: str, cache: Path) -> EngineRun:
+def execute(run: Run, server: Starter, release: Version, device: str, cache: Path) -> EngineRun:
     """Start the engine of a run and ask its probes."""
     checkpoint = write_checkpoint(run.variant, cache / "checkpoints")
-    arguments = engine_arguments(str(checkpoint), device, **run.extra)
     steps = [probe.step(checkpoint) for probe in run.probes]
+    arguments = engine_arguments(str(checkpoint), device, **run.engine(release, device, steps))
     return run_engine(server, arguments, steps, more=run.variables(device))

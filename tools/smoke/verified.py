@@ -16,6 +16,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from packaging.version import Version
+
 from tools.errors import BadInput, ToolError
 from tools.smoke.checkpoint import checkpoint_files, digest
 from tools.smoke.environment import requirements_of
@@ -63,7 +65,7 @@ class Facts:
 
     Attributes:
         content: See :func:`content_of`.
-        fixture: See :func:`fixture_digest`.
+        fixture: See :func:`fixture_of`.
         transformers: The version; "" where none is known.
     """
 
@@ -144,7 +146,7 @@ class Verified:
         if cell.error:
             # Nothing was proved, so there is nothing that could be current.
             return Standing(CellState.STALE, f"it could not run: {cell.error}")
-        now = replace(cell.facts, content=content, fixture=fixture_digest(name.runs))
+        now = replace(cell.facts, content=content, fixture=fixture_of(name))
         if cell.facts == now:
             return Standing(CellState.CURRENT)
         return Standing(CellState.STALE, cell.facts.changed(now))
@@ -163,7 +165,7 @@ class Verified:
         """
         version = report.versions.get("transformers", "")
         cell = Cell(
-            facts=Facts(content, fixture_digest(name.runs), version),
+            facts=Facts(content, fixture_of(name), version),
             date=_moment(now),
             commit=commit,
             wheel=report.wheel,
@@ -178,7 +180,7 @@ class Verified:
         self, name: CellName, error: ToolError, content: str, commit: str, now: datetime.datetime
     ) -> "Verified":
         """Return this record with a cell that could not run; see :meth:`record`."""
-        facts = Facts(content, fixture_digest(name.runs), "")
+        facts = Facts(content, fixture_of(name), "")
         cell = Cell(facts, _moment(now), commit, "", {}, False, 0.0, (), error.message)
         return Verified({**self.cells, name: cell})
 
@@ -208,20 +210,28 @@ def content_of(wheel: Path) -> str:
     return hashlib.sha256(json.dumps([files, needs]).encode()).hexdigest()
 
 
+def fixture_of(name: CellName) -> str:
+    """Return a hash of the runs that a cell's release can make."""
+    release = Version(name.release.removeprefix("v"))
+    pairs = zip(run_set(name.runs), run_digests(name.runs), strict=True)
+    able = [sha256 for run, sha256 in pairs if not run.lacking(release, name.device)]
+    return hashlib.sha256(json.dumps(able).encode()).hexdigest()
+
+
 @functools.cache
-def fixture_digest(runs: str) -> str:
-    """Return a hash of the checkpoints of a set of runs, of what is asked, and of how.
+def run_digests(runs: str) -> tuple[str, ...]:
+    """Return a hash of each run of a set: of its checkpoint, of what is asked, and of how.
 
     Args:
         runs: The name of the set.
     """
-    total = hashlib.sha256()
+    found = []
     for run in run_set(runs):
         steps = [probe.step(Path("checkpoint")) for probe in run.probes]
         how = {**run.extra, **run.environment}
         facts = [run.name, digest(checkpoint_files(run.variant)), steps, how]
-        total.update(json.dumps(facts, sort_keys=True).encode() + b"\n")
-    return total.hexdigest()
+        found.append(hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest())
+    return tuple(found)
 
 
 def load(file: Path) -> Verified:

@@ -5,7 +5,7 @@ from packaging.version import Version
 
 from tools.smoke import judges, runs
 from tools.smoke.checkpoint import Shape, Variant
-from tools.smoke.engine import Answered, StepResult
+from tools.smoke.engine import Answered, StepResult, engine_arguments
 from tools.smoke.golden import Answer, Golden
 from tools.smoke.results import Check, SmokeReport, Verdict, compare_tokens
 from tools.smoke.tensors import next_token
@@ -137,3 +137,37 @@ def test_probe_names_are_unique_within_a_run() -> None:
     for run in (*runs.RUNS, *runs.MODE_RUNS, *runs.MUTANT_RUNS):
         names = [probe.name for probe in run.probes]
         assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("release", "device", "step", "apart"),
+    [
+        ("0.22.1", "cpu", {"kind": "numbers"}, True),
+        ("0.22.1", "cpu", {"kind": "generate", "mutant": "window off"}, True),
+        ("0.22.1", "cpu", {"kind": "generate", "mutant": ""}, False),
+        ("0.23.0", "cpu", {"kind": "drafter"}, False),
+        ("0.19.1", "cpu", {"kind": "drafter"}, False),
+        ("0.20.0", "cuda", {"kind": "drafter"}, False),
+    ],
+)
+def test_who_looks_into_the_model_has_the_worker_in_its_process(
+    release: str, device: str, step: dict[str, str], *, apart: bool
+) -> None:
+    run = runs.RUNS[0]
+    arguments = run.engine(Version(release), device, [step])
+    assert ("distributed_executor_backend" in arguments) == apart
+    assert arguments.items() >= run.extra.items()
+
+
+def test_an_expected_refusal_is_raised_in_the_engines_process() -> None:
+    run = next(run for run in runs.RUNS if run.refusals)
+    assert "distributed_executor_backend" in run.engine(
+        Version("0.20.0"), "cpu", [{"kind": "generate"}]
+    )
+
+
+def test_the_target_in_a_run_is_its_checkpoint() -> None:
+    (run,) = [one for one in runs.RUNS if one.name == "mtp default number"]
+    arguments = engine_arguments("/a/checkpoint", "cpu", **run.extra)
+    assert arguments["speculative_config"] == {"method": "mtp", "model": "/a/checkpoint"}
+    assert run.extra["speculative_config"]["model"] != "/a/checkpoint"

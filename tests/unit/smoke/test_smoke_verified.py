@@ -8,7 +8,7 @@ from tools.errors import BadInput, EnvironmentLacks
 from tools.settings import Settings
 from tools.smoke import verified
 from tools.smoke.results import Check, SmokeReport, Verdict
-from tools.smoke.run_sets import RUN_SETS
+from tools.smoke.run_sets import run_set
 from tools.smoke.verified import CellName, CellState, Facts, Standing, Verified, content_of
 from tools.smoke.verify import FIRST
 
@@ -46,7 +46,7 @@ def test_another_wheel_makes_a_cell_stale_and_says_so() -> None:
 
 
 def test_another_fixture_makes_a_cell_stale_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verified, "fixture_digest", lambda _runs: "other")
+    monkeypatch.setattr(verified, "fixture_of", lambda _name: "other")
     assert RECORD.standing(NAME, "content") == Standing(CellState.STALE, "the fixture changed")
 
 
@@ -72,7 +72,21 @@ def test_a_cell_that_could_not_run_proves_nothing() -> None:
 
 
 def test_each_set_of_runs_has_a_fixture_of_its_own() -> None:
-    assert len({verified.fixture_digest(name) for name in RUN_SETS}) == len(RUN_SETS)
+    names = [CellName("v0.32.0", "cpu", "carried", "release", runs) for runs in ("usual", "modes")]
+    assert len({verified.fixture_of(name) for name in names}) == len(names)
+
+
+def test_a_run_that_a_release_cannot_make_is_no_part_of_its_fixture(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = [CellName(release, "cpu", "stock", "release") for release in ("v0.19.1", "v0.20.0")]
+    before = [verified.fixture_of(name) for name in names]
+    digests = list(verified.run_digests("usual"))
+    (last,) = [place for place, run in enumerate(run_set("usual")) if run.name == "mtp one token"]
+    digests[last] = "other"
+    monkeypatch.setattr(verified, "run_digests", lambda _runs: tuple(digests))
+    after = [verified.fixture_of(name) for name in names]
+    assert [old == new for old, new in zip(before, after, strict=True)] == [True, False]
 
 
 def wheel(path: Path, *, number: int = 1, text: str = "x = 1", needs: str = "torch==2") -> Path:
