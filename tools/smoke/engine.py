@@ -13,8 +13,6 @@ START_SECONDS = 1500.0
 # The child's exit status when a step raised and its error is in the result.
 STEP_FAILED = 3
 ERROR_LENGTH = 240
-# Stands for the checkpoint in a run's arguments.
-TARGET = "(target)"
 # The worker in the engine's own process, by a name that the CPU platform of v0.20.0 to v0.22.1
 # does not replace: there it puts every worker into another process.
 IN_PROCESS = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
@@ -92,7 +90,7 @@ def engine_arguments(checkpoint: str, device: str, **extra: Any) -> dict[str, An
         checkpoint: A directory, or a model id.
         device: ``cpu`` or ``cuda``. On the CPU, compilation is off, for it takes minutes; on CUDA
             compilation, graphs and attention backends are the release's own choice.
-        extra: Arguments to add or replace; a speculative config's model may be :data:`TARGET`.
+        extra: Arguments to add or replace.
     """
     arguments: dict[str, Any] = {
         "model": checkpoint,
@@ -104,9 +102,6 @@ def engine_arguments(checkpoint: str, device: str, **extra: Any) -> dict[str, An
         "seed": 0,
     }
     arguments |= {"enforce_eager": True} if device == "cpu" else {"gpu_memory_utilization": 0.4}
-    speculative = extra.get("speculative_config", {})
-    if speculative.get("model") == TARGET:
-        extra["speculative_config"] = {**speculative, "model": checkpoint}
     return arguments | extra
 
 

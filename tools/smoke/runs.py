@@ -14,7 +14,7 @@ from packaging.version import Version
 from tools.smoke import numeric, tokenizer
 from tools.smoke.cases import CASES, LONG, Case, Prompt, all_prompts
 from tools.smoke.checkpoint import Shape, Variant, Weights
-from tools.smoke.engine import IN_PROCESS, TARGET, StepResult
+from tools.smoke.engine import IN_PROCESS, StepResult
 from tools.smoke.golden import Golden
 from tools.smoke.judges import (
     Finding,
@@ -239,15 +239,6 @@ RUNS = (
         speculates=True,
     ),
     Run(
-        "mtp default number",
-        Variant(Shape.PUBLISHED),
-        (asks(ALL, golden_tokens_drafted),),
-        # Without a number of tokens, the config's count of MTP layers decides: one. Upstream looks
-        # for it only where the model is named.
-        extra={"speculative_config": {"method": "mtp", "model": TARGET}},
-        speculates=True,
-    ),
-    Run(
         "mtp weights missing",
         Variant(Shape.PUBLISHED, Weights.UNDRAFTED),
         (asks(CASES[0], golden_tokens),),
@@ -299,6 +290,14 @@ MODE_RUNS = (
         GENERATIONS,
         extra={"tensor_parallel_size": 2, "mm_encoder_tp_mode": "data"},
         cores=2,
+    ),
+    Run(
+        "mtp default number",
+        Variant(Shape.PUBLISHED),
+        (asks(ALL, golden_tokens_drafted),),
+        # Without a number of tokens, the config's count of MTP layers decides: one.
+        extra={"speculative_config": {"method": "mtp"}},
+        speculates=True,
     ),
     Run("compiled", Variant(Shape.PUBLISHED), GENERATIONS, extra={"enforce_eager": False}),
     Run(

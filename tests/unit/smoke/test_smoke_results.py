@@ -5,7 +5,7 @@ from packaging.version import Version
 
 from tools.smoke import judges, runs
 from tools.smoke.checkpoint import Shape, Variant
-from tools.smoke.engine import Answered, StepResult, engine_arguments
+from tools.smoke.engine import Answered, StepResult
 from tools.smoke.golden import Answer, Golden
 from tools.smoke.results import Check, SmokeReport, Verdict, compare_tokens
 from tools.smoke.tensors import next_token
@@ -164,10 +164,3 @@ def test_an_expected_refusal_is_raised_in_the_engines_process() -> None:
     assert "distributed_executor_backend" in run.engine(
         Version("0.20.0"), "cpu", [{"kind": "generate"}]
     )
-
-
-def test_the_target_in_a_run_is_its_checkpoint() -> None:
-    (run,) = [one for one in runs.RUNS if one.name == "mtp default number"]
-    arguments = engine_arguments("/a/checkpoint", "cpu", **run.extra)
-    assert arguments["speculative_config"] == {"method": "mtp", "model": "/a/checkpoint"}
-    assert run.extra["speculative_config"]["model"] != "/a/checkpoint"
