@@ -4,6 +4,8 @@ Each session is a thin wrapper around ``python -m tools`` or a checker, and stop
 error. Sessions install the locked requirements with uv, in a second or two when its cache is warm.
 """
 
+from pathlib import Path
+
 import nox
 
 nox.needs_version = ">=2026.10"
@@ -89,12 +91,24 @@ def reference(session: nox.Session) -> None:
 
 @nox.session(venv_backend="uv")
 def lint(session: nox.Session) -> None:
-    """Check format, style, types and layers."""
+    """Check format, style, types, layers, and the files that automation runs."""
     install(session)
     session.run("ruff", "format", "--check", *PATHS)
     session.run("ruff", "check", *PATHS)
     session.run("mypy", "--strict", "tools")
     session.run("lint-imports")
+    session.run("zizmor", "--offline", "--no-progress", ".github")
+    workflows = sorted(map(str, Path(".github/workflows").glob("*.yml")))
+    for schema, files in (
+        ("vendor.github-workflows", workflows),
+        ("vendor.github-actions", [".github/actions/setup/action.yml"]),
+    ):
+        session.run("check-jsonschema", "--builtin-schema", schema, *files)
+    session.run(
+        "check-jsonschema", "--builtin-schema", "vendor.gitlab-ci", "--data-transform",
+        "gitlab-ci", ".gitlab-ci.yml", ".gitlab/release.yml",
+    )  # fmt: skip
+    session.run("shellcheck", ".ci/run", ".ci/askpass")
 
 
 @nox.session(venv_backend="uv")
