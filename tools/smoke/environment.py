@@ -329,6 +329,8 @@ def _install(plan: Plan, root: Path, spare: Path | None) -> None:
         shutil.rmtree(spare / "caches" / "vllm", ignore_errors=True)
         spare.rename(root)
     asked, exact = root / "requirements.in", root / "requirements.txt"
+    # uv would prefer what the spare one had been resolved to.
+    exact.unlink(missing_ok=True)
     asked.write_text("\n".join(plan.requirements) + "\n", encoding="utf-8")
     command = ["pip", "compile", "--quiet", "--python", str(root / "bin" / "python")]
     if plan.overrides:

@@ -206,18 +206,30 @@ def test_torch_may_be_newer_than_the_release(tmp_path: Path, installs: list[list
 
 
 def test_an_environment_beyond_the_bound_is_made_into_the_next_one(
-    tmp_path: Path, installs: list[list[str]]
+    tmp_path: Path, installs: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plans = [dataclasses.replace(PLAN, wheel_sha256=f"{n}") for n in range(env.KEEP + 2)]
+    pins: list[bool] = []
+    noted = env._uv
+
+    def uv(arguments: list[str]) -> None:
+        if arguments[:2] == ["pip", "compile"]:
+            pins.append(Path(arguments[arguments.index("--output-file") + 1]).exists())
+        noted(arguments)
+
+    monkeypatch.setattr(env, "_uv", uv)
     for moment, plan in enumerate(plans):
         with env.environment(plan, tmp_path, quiet) as place:
             for cache in ("vllm", "inductor"):
                 (place.root / "caches" / cache).mkdir(parents=True, exist_ok=True)
             (place.root / "caches" / "vllm" / f"of-{moment}").touch()
+            (place.root / "requirements.txt").write_text("x==1\n")
             os.utime(place.root / "complete.json", (moment, moment))
             kept = [path.name for path in sorted((place.root / "caches").rglob("*"))]
     assert [call[0] for call in installs].count("venv") == env.KEEP
     assert kept == ["inductor", "vllm", f"of-{env.KEEP + 1}"]
+    # Of old pins, uv would keep what still fits, and resolve to no release's own time.
+    assert pins == [False] * len(plans)
 
 
 def test_an_environment_of_another_python_is_not_made_into_the_next_one(
