@@ -67,7 +67,7 @@ def matrix(session: nox.Session) -> None:
 
 @nox.session(venv_backend="uv")
 def contract(session: nox.Session) -> None:
-    """Check what the overlay and the patches assume about each REF."""
+    """Check what the overlay and the patches assume about each REF; about every one: -- --all."""
     tools(session, "contract")
 
 
