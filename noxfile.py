@@ -60,6 +60,12 @@ def smoke(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="uv")
+def verify(session: nox.Session) -> None:
+    """Bring the record of what the engine proved up to date, for each REF or for all."""
+    tools(session, "verify")
+
+
+@nox.session(venv_backend="uv")
 def matrix(session: nox.Session) -> None:
     """Show patches by releases."""
     tools(session, "matrix")
