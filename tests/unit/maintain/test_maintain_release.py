@@ -106,7 +106,10 @@ class Shop:
             wheel=self.wheels[ref],
             unverified=True,
         )
-        carrier = Carrier(store.git, self.series, Overlay(()), self._base)
+        # Not another thread's store: a process that git answers from serves one at a time.
+        carrier = Carrier(
+            store.git, self.series, Overlay(()), lambda base: obtain(store, base).commit
+        )
         upstream = obtain(store, ref)
         return release(store, carrier, upstream, replace(request, **given), lambda _: None)
 
