@@ -23,7 +23,7 @@ from tools.cli.common import (
     print_lines,
     refuse_breaks,
     results,
-    write_text,
+    write_report,
 )
 from tools.contract import ContractReport, Finding
 from tools.errors import CheckFailed
@@ -146,8 +146,7 @@ def matrix(
         whole=not refs and since == _OLDEST,
     )
     if html:
-        write_text(html, matrix_page(done))
-        note(f"{html}: written")
+        write_report(html, matrix_page(done))
     if as_json:
         print_json(matrix_data(done))
     else:

@@ -132,14 +132,16 @@ def open_carrier(source: str) -> Carrier:
     return Project(source).carrier
 
 
-def write_text(file: Path, text: str) -> None:
-    """Write a file aside and rename it into place."""
+def write_report(file: Path, text: str) -> None:
+    """Write a file aside and rename it into place, as readable as other files, and say so."""
+    file.parent.mkdir(parents=True, exist_ok=True)
     aside = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         aside.write_text(text, "utf-8")
         aside.replace(file)
     finally:
         aside.unlink(missing_ok=True)
+    note(f"{file}: written")
 
 
 def refuse_breaks(found: Sequence[tuple[str, Finding]]) -> None:
@@ -158,8 +160,13 @@ def refuse_breaks(found: Sequence[tuple[str, Finding]]) -> None:
         )
 
 
+def print_rows(rows: Sequence[Any]) -> None:
+    """Print what was found for several refs as one JSON document; a single ref's without a list."""
+    print_json(rows[0] if len(rows) == 1 else rows)
+
+
 def each(refs: list[str], action: Callable[[str], Any], *, as_json: bool) -> None:
     """Run ``action`` for each ref; with ``as_json``, print what it returns as one document."""
     rows = [action(ref) for ref in refs]
     if as_json:
-        print_json(rows[0] if len(rows) == 1 else rows)
+        print_rows(rows)

@@ -16,7 +16,7 @@ from tools.cli.common import (
     note,
     print_json,
     results,
-    write_text,
+    write_report,
 )
 from tools.errors import CheckFailed, Unavailable
 from tools.maintain import releases_since
@@ -202,8 +202,7 @@ def survival(
     upstreams = [project.obtain(ref) for ref in releases_since(project.store, first)]
     found = survive(project.carrier, upstreams, supported)
     if html:
-        write_text(html, survival_page(found))
-        note(f"{html}: written")
+        write_report(html, survival_page(found))
     if as_json:
         print_json(survival_data(found))
     else:

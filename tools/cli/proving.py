@@ -19,8 +19,8 @@ from tools.cli.common import (
     TransformersOption,
     each,
     note,
-    print_json,
     print_lines,
+    print_rows,
     refuse_breaks,
     results,
 )
@@ -85,8 +85,7 @@ def contract(
     if sarif:
         print_lines(to_sarif(report, ref) for ref, report in reports.items())
     elif as_json:
-        rows = [{"ref": ref, **report.to_dict()} for ref, report in reports.items()]
-        print_json(rows[0] if len(rows) == 1 else rows)
+        print_rows([{"ref": ref, **report.to_dict()} for ref, report in reports.items()])
     else:
         for ref, report in reports.items():
             results.print(contract_table(ref, report))

@@ -18,6 +18,7 @@ from tools.cli.common import (
     note,
     print_json,
     results,
+    write_report,
 )
 from tools.errors import BadInput, CheckFailed
 from tools.maintain import releases_since
@@ -25,7 +26,6 @@ from tools.maintain.branch import BRANCH, Repository, push, shown_remote
 from tools.maintain.jobs import Device, jobs
 from tools.maintain.notify import Notice, github
 from tools.maintain.proposal import Proposal, Request, propose, supported_releases
-from tools.maintain.resolve import write_aside
 from tools.report.jobs import github_matrix, gitlab_pipeline
 from tools.report.rebase import rebase_data, rebase_markdown, rebase_page, rebase_text
 from tools.upstream.index import Index
@@ -100,8 +100,7 @@ def rebase(
     text = rebase_markdown(proposal)
     for file, content in ((body, text), (html, rebase_page(proposal) if html else "")):
         if file:
-            write_aside(file, content.encode())
-            note(f"{file}: written")
+            write_report(file, content)
     if as_json:
         print_json(rebase_data(proposal))
     else:

@@ -1,20 +1,18 @@
 """resolve and refresh from the command line: output, exit codes, and what is left on disk."""
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from packaging.version import Version
 
+from tests.command_line import run_tools
 from tools.settings import Settings
 from tools.upstream import Store
 from tools.upstream.archive import Snapshot, SourceFile
 
-ROOT = Path(__file__).parents[3]
 OLD = b"TABLE = 1\n\n\ndef run():\n    return TABLE\n"
 NEW = OLD.replace(b"return TABLE", b"return table()")
 PROJECT = """
@@ -55,14 +53,7 @@ class Line:
         (root / "patches/series").write_text("0001-one.patch\n")
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "tools", *arguments],
-            cwd=self.root,
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        return run_tools(self.root, *arguments)
 
 
 @pytest.fixture

@@ -1,19 +1,17 @@
 """apply, matrix and contract from the command line: their findings and exit codes."""
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from packaging.version import Version
 
+from tests.command_line import run_tools
 from tools.settings import Settings
 from tools.upstream import Store
 from tools.upstream.archive import Snapshot, SourceFile
 
-ROOT = Path(__file__).parents[3]
 PROJECT = """
 [tool.vllm-exaone]
 default-ref = "v1.0.0"
@@ -51,14 +49,7 @@ class Line:
                 store.add(f"index/{tag}", Snapshot(files, 1, Version(tag)), tag, facts)
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "tools", *arguments],
-            cwd=self.root,
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        return run_tools(self.root, *arguments)
 
 
 @pytest.fixture

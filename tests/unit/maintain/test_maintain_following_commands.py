@@ -1,17 +1,15 @@
 """bisect, survival and watch from the command line: exit codes, output, and the state on disk."""
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.command_line import run_tools
 from tests.unit.upstream.conftest import FakeIndex, index, sdist_of  # noqa: F401  (the fixture)
 
-ROOT = Path(__file__).parents[3]
 OLD = b"TABLE = 1\n\n\ndef run():\n    return TABLE\n"
 NEW = OLD.replace(b"return TABLE", b"return table()")
 RELEASES = {"1.0.0": OLD, "1.1.0": b"import os\n" + OLD, "2.0.0": NEW}
@@ -47,14 +45,7 @@ class Line:
         (root / "patches/series").write_text("0001-one.patch\n")
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "tools", *arguments],
-            cwd=self.root,
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        return run_tools(self.root, *arguments)
 
 
 @pytest.fixture
