@@ -8,6 +8,7 @@ import logging
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -119,7 +120,9 @@ def test_a_second_watch_at_the_same_time_ends_with_5(project_root: Path, tmp_pat
     assert first.stderr is not None
     line = first.stderr.readline()  # "v0.19.0: carry": it holds the state now
     assert "carry" in line
+    first.send_signal(signal.SIGSTOP)  # with everything cached it would be done before the second
     second = run(project_root, state)
+    first.send_signal(signal.SIGCONT)
     assert second.returncode == 5, second.stderr
     assert "another run holds the watch" in second.stderr
     _, rest = first.communicate()
