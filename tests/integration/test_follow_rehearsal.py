@@ -51,7 +51,7 @@ def _releases() -> tuple[str, ...]:
 def test_nobody_has_to_do_anything_but_write_backports(real_releases: Path, tmp_path: Path) -> None:
     rehearsal = Rehearsal(Project(), START, tmp_path / "state.json")
     hooks = [step.name for step in rehearsal.series.steps]
-    assert len(hooks) == 8
+    assert len(hooks) == 9
     visits = rehearsal.walk(_releases())
     if os.environ.get("REHEARSAL_TABLE"):
         Path(os.environ["REHEARSAL_TABLE"]).write_text(table(visits), "utf-8")

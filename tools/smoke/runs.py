@@ -27,6 +27,7 @@ from tools.smoke.judges import (
     noticed,
     numbers_close,
     numbers_reported,
+    one_draft_by_default,
 )
 from tools.smoke.results import Check, Verdict
 
@@ -175,6 +176,12 @@ def drafts_alone(name: str, judge: Judge, *, swap: bool = False) -> Probe:
     return Probe(name, step, judge)
 
 
+def drafts_by_default(judge: Judge) -> Probe:
+    """Return the probe that asks for drafts and leaves their number out."""
+    step = {"kind": "default drafts", "name": "default drafts"}
+    return Probe("default drafts", lambda _checkpoint: step, judge)
+
+
 def measures(judge: Judge) -> Probe:
     """Return the probe that compares embeddings and first-token logits with transformers'."""
 
@@ -207,6 +214,7 @@ RUNS = (
             *REPEATED,
             measures(numbers_close),
             drafts_alone("drafter", close_to_reference),
+            drafts_by_default(one_draft_by_default),
         ),
         extra={"enable_prefix_caching": True},
     ),

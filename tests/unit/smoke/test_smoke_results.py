@@ -70,6 +70,15 @@ def test_drafter_tolerance(error: float, close: bool, far: bool) -> None:
     assert (judges.far_from_reference(Variant(), found, GOLDEN).problem == "") == far
 
 
+@pytest.mark.parametrize(
+    ("architecture", "number", "right"),
+    [("Exaone4_5_MTP", 1, True), ("Exaone4_5_MTP", 3, False), ("ExaoneMoeMTP", 1, False)],
+)
+def test_default_drafts_are_the_models_own(architecture: str, number: int, right: bool) -> None:
+    found = StepResult(data={"architectures": [architecture], "number": number})
+    assert (judges.one_draft_by_default(Variant(), found, GOLDEN).problem == "") == right
+
+
 def test_a_step_that_raised_fails_with_its_line() -> None:
     run = runs.RUNS[0]
     check = run.check(run.probes[0], StepResult(error="TypeError: x"), GOLDEN)

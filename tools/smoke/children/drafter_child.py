@@ -15,16 +15,20 @@ from typing import Any
 TOKENS = 4
 
 
-def speculation(worker: Any) -> tuple[Any, Any]:
-    """Return a copy of the engine's configuration that drafts with MTP, and what it adds."""
-    config = importlib.import_module("vllm.config")
-    target = worker.vllm_config
-    speculative = config.SpeculativeConfig(
+def configured(target: Any, **arguments: Any) -> Any:
+    """Return the engine's own configuration of drafts with MTP for a running target."""
+    return importlib.import_module("vllm.config").SpeculativeConfig(
         method="mtp",
-        num_speculative_tokens=1,
         target_model_config=target.model_config,
         target_parallel_config=target.parallel_config,
+        **arguments,
     )
+
+
+def speculation(worker: Any) -> tuple[Any, Any]:
+    """Return a copy of the engine's configuration that drafts with MTP, and what it adds."""
+    target = worker.vllm_config
+    speculative = configured(target, num_speculative_tokens=1)
     drafting = copy.copy(target)
     drafting.speculative_config = speculative
     return drafting, speculative
@@ -66,6 +70,22 @@ def watched(model: Any, hook: Any) -> Iterator[None]:
         yield
     finally:
         handle.remove()
+
+
+def default(llm: Any, _step: Any) -> dict[str, Any]:
+    """Return what drafts with MTP are where nothing but the method is said."""
+    (found,) = llm.collective_rpc(_default_on_worker)
+    return dict(found)
+
+
+def _default_on_worker(worker: Any) -> dict[str, Any]:
+    found = configured(worker.vllm_config)
+    return {
+        "data": {
+            "architectures": list(found.draft_model_config.hf_config.architectures),
+            "number": found.num_speculative_tokens,
+        }
+    }
 
 
 def compare(llm: Any, step: Any) -> dict[str, Any]:
@@ -122,7 +142,6 @@ def _on_worker(worker: Any, llm: Any, step: Any) -> dict[str, Any]:
     worst = ((found - expected).norm(dim=-1) / expected.norm(dim=-1)).max().item()
     return {
         "data": {
-            "architectures": list(speculative.draft_model_config.hf_config.architectures),
             "class": type(drafter).__name__,
             "positions": len(tokens),
             "steps": len(seen),

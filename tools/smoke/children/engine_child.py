@@ -121,7 +121,12 @@ def numbers(llm: Any, step: Mapping[str, Any]) -> dict[str, Any]:
     return {"data": found}
 
 
-STEPS = {"generate": generate, "numbers": numbers, "drafter": drafter.compare}
+STEPS = {
+    "generate": generate,
+    "numbers": numbers,
+    "drafter": drafter.compare,
+    "default drafts": drafter.default,
+}
 
 
 def versions() -> dict[str, str]:
