@@ -68,6 +68,7 @@ class Run:
         refusals: Where the engine must refuse to start, what its error has to say, one of them.
         cores: How many cores it needs on the CPU; with two, each worker is bound to its half.
         since: The first release that offers what it asks for, "" where all do.
+        lacks_on_cpu: What it needs that no engine has on the CPU, "" where it needs no such thing.
         served: True when a server is asked, through the API.
         environment: Variables of the engine that a user would set for this.
     """
@@ -80,6 +81,7 @@ class Run:
     refusals: tuple[str, ...] = ()
     cores: int = 1
     since: str = ""
+    lacks_on_cpu: str = ""
     served: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
 
@@ -96,7 +98,7 @@ class Run:
             return "the CPU runner of this release refuses speculative decoding"
         if self.since and release < Version(self.since):
             return f"v{self.since} is the first release that has it"
-        return ""
+        return self.lacks_on_cpu if device == "cpu" else ""
 
     def engine(
         self, release: Version, device: str, steps: Sequence[Mapping[str, Any]]
@@ -313,6 +315,7 @@ MODE_RUNS = (
         Variant(Shape.PUBLISHED),
         GENERATIONS,
         since="0.23.0",
+        lacks_on_cpu="Model Runner V2 requires Triton",
         environment={"VLLM_USE_V2_MODEL_RUNNER": "1"},
     ),
 )
