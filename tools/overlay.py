@@ -14,13 +14,15 @@ The conditions are the probes of :mod:`tools.series.probes`, asked of the upstre
 
 import hashlib
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from tools.errors import BadInput
 from tools.series import Probe, check_path, parse_probe
-from tools.tree import Tree
 
+# Says what a probe answers of a tree.
+Holds = Callable[[Probe], bool]
 _KEYS = {"source", "target", "reason", "only-if", "skip-if"}
 
 
@@ -56,24 +58,23 @@ class Overlay:
 
     files: tuple[OverlayFile, ...]
 
-    def choose(self, tree: Tree) -> tuple[Laid, ...]:
-        """Decide for each file whether it belongs on ``tree``."""
-        return tuple(Laid(file, not (why := _refusal(file, tree)), why) for file in self.files)
+    def choose(self, holds: Holds) -> tuple[Laid, ...]:
+        """Decide for each file whether it belongs on the tree that ``holds`` asks."""
+        return tuple(
+            Laid(file, not (why := unmet(file.only_if, file.skip_if, holds)), why)
+            for file in self.files
+        )
 
 
-def unmet(only_if: tuple[Probe, ...], skip_if: tuple[Probe, ...], tree: Tree) -> str:
-    """Return the first condition that keeps something off ``tree``, as text, or ""."""
+def unmet(only_if: tuple[Probe, ...], skip_if: tuple[Probe, ...], holds: Holds) -> str:
+    """Return the first condition that keeps something off a tree, as text, or ""."""
     for probe in only_if:
-        if not probe.holds(tree):
+        if not holds(probe):
             return f"Only-If: {probe.text}"
     for probe in skip_if:
-        if probe.holds(tree):
+        if holds(probe):
             return f"Skip-If: {probe.text}"
     return ""
-
-
-def _refusal(file: OverlayFile, tree: Tree) -> str:
-    return unmet(file.only_if, file.skip_if, tree)
 
 
 def read_overlay(directory: Path) -> Overlay:

@@ -23,10 +23,11 @@ from tools.carry.written import (
 )
 from tools.git import REGULAR, Commit, Entry, Git, GitTree, Person
 from tools.merge import Labels
-from tools.overlay import Laid, Overlay, unmet
-from tools.series import Patch, Series, Step
+from tools.overlay import Holds, Laid, Overlay, unmet
+from tools.series import Answers, Patch, Series, Step
 from tools.tree import Tree
 from tools.upstream import Upstream
+from tools.upstream.store import ANSWERS
 
 T = TypeVar("T")
 COMMITTER = ("vllm-exaone", "vllm-exaone@invalid")
@@ -133,7 +134,9 @@ class Carrier:
 
     def _carry(self, git: Git, upstream: Upstream) -> Carried:
         outcomes, tip = self._patches(git, upstream.commit, upstream.ref.name)
-        laid = self.overlay.choose(GitTree(git, upstream.commit))
+        answers = self._answers(git, upstream.commit)
+        laid = self.overlay.choose(answers.holds)
+        answers.keep()
         commit = self._lay(git, tip, laid)
         return Carried(upstream, commit, git.tree_of(commit), outcomes, laid)
 
@@ -154,11 +157,11 @@ class Carrier:
             BadInput: A patch does not fit the base that it names, which is another.
         """
         with self.git.quarantined() as git:
-            tree = GitTree(git, upstream.commit)
+            holds = self._answers(git, upstream.commit).holds
             tip = upstream.commit
             for step in self.series.steps:
                 try:
-                    outcome = self._step(git, step, upstream.ref.name, tree, tip)
+                    outcome = self._step(git, step, upstream.ref.name, holds, tip)
                 except DoesNotFit as misfit:
                     if misfit.patch not in step.variants or misfit.patch.base != upstream.ref.name:
                         raise
@@ -198,19 +201,24 @@ class Carrier:
     def _patches(
         self, git: Git, commit: str, ref: str, series: Series | None = None
     ) -> tuple[tuple[PatchOutcome, ...], str]:
-        tree = GitTree(git, commit)
+        answers = self._answers(git, commit)
         outcomes = []
         tip = commit
         for step in (series or self.series).steps:
-            outcome = self._step(git, step, ref, tree, tip)
+            outcome = self._step(git, step, ref, answers.holds, tip)
             outcomes.append(outcome)
             tip = outcome.commit or tip
+        answers.keep()
         return tuple(outcomes), tip
 
-    def _step(self, git: Git, step: Step, ref: str, upstream: GitTree, tip: str) -> PatchOutcome:
+    def _answers(self, git: Git, commit: str) -> Answers:
+        """Return what probes say of an upstream commit, of which the store's directory has some."""
+        return Answers(GitTree(git, commit), self.git.directory / ANSWERS / f"{commit}.json")
+
+    def _step(self, git: Git, step: Step, ref: str, holds: Holds, tip: str) -> PatchOutcome:
         first: PatchOutcome | None = None
         for patch in step.nearest(ref):
-            why = unmet(patch.only_if, patch.skip_if, upstream)
+            why = unmet(patch.only_if, patch.skip_if, holds)
             if why:
                 tried = PatchOutcome(step.name, patch.file, patch.digest, Outcome.NOT_NEEDED, why)
             else:

@@ -1,9 +1,10 @@
 """One patch at one ref: text, then structure, then proof.
 
 The text rung is an object-level 3-way merge of the patch's base, base plus patch, and the ref's
-tree. Where it leaves a file in conflict, or leaves one that fails the proof, the file's three
-blobs go to the syntax-aware merge of :mod:`tools.merge`. What that cannot decide may have been
-decided by a person before: see :mod:`tools.carry.resolutions`. Nothing is ever placed by fuzz.
+tree: file by file where the ref has each file of the patch under its own name, else by git, which
+follows renames. Where it leaves a file in conflict, or leaves one that fails the proof, the file's
+three blobs go to the syntax-aware merge of :mod:`tools.merge`. What that cannot decide may have
+been decided by a person before: see :mod:`tools.carry.resolutions`. Nothing is ever placed by fuzz.
 """
 
 import os
@@ -15,7 +16,7 @@ from tools.carry.outcome import Outcome
 from tools.carry.resolutions import NO_RESOLUTIONS, Resolution, Resolutions
 from tools.carry.written import Written, synthetic_commit
 from tools.git import EXECUTABLE, REGULAR, Change, Entry, Git, Stage, TreeMerge
-from tools.merge import Conflict, Edit, FileMerge, Rule, Site, merge_file, prove
+from tools.merge import Conflict, Edit, FileMerge, Rule, Site, merge_file, merge_text, prove
 
 _FILES = (REGULAR, EXECUTABLE)
 
@@ -101,7 +102,7 @@ def survey(git: Git, written: Written, head: str, kept: Resolutions) -> tuple[Tr
     Returns:
         The text merge, and what came of each file.
     """
-    tree = _unmerged(git, written, head)
+    tree = _file_by_file(git, written, head)
     merged = (
         git.merge_trees(synthetic_commit(git, head, written.base), written.patched)
         if tree is None
@@ -124,21 +125,40 @@ def survey(git: Git, written: Written, head: str, kept: Resolutions) -> tuple[Tr
     return merged, findings
 
 
-def _unmerged(git: Git, written: Written, head: str) -> str | None:
-    """Return what the merge makes where ``head`` has each file of the patch as its base does.
+def _file_by_file(git: Git, written: Written, head: str) -> str | None:
+    """Return what the merge makes where each file can be merged alone, without asking git.
 
-    There the patched files are the answer, and git need not be asked; None anywhere else.
+    That is so where ``head`` has the file as its base does, or where it is the same kind of file
+    in all three trees and its lines merge; None anywhere else.
     """
+    edits: dict[bytes, Entry | None] = {}
     for change in written.changes:
-        parts = change.path.split(b"/")
-        parents = (b"/".join(parts[:end]) for end in range(1, len(parts)))
-        if (
-            git.entry(head, change.path) != change.old
-            or git.children(head, change.path) is not None
-            or any(git.entry(head, parent) for parent in parents)
-        ):
+        held = git.entry(head, change.path)
+        if held == change.old:
+            parts = change.path.split(b"/")
+            parents = (b"/".join(parts[:end]) for end in range(1, len(parts)))
+            if git.children(head, change.path) is not None or any(
+                git.entry(head, parent) for parent in parents
+            ):
+                return None
+            edits[change.path] = change.new
+            continue
+        sides = (change.old, change.new, held)
+        entries = [side for side in sides if side and side.mode in _FILES]
+        if len(entries) < len(sides) or len({entry.mode for entry in entries}) > 1:
             return None
-    return git.edit_tree(head, {change.path: change.new for change in written.changes})
+        merged = _merge_lines(*(git.read_blob(entry.oid) for entry in entries))
+        if merged is None:
+            return None
+        edits[change.path] = replace(entries[0], oid=git.write_blob(merged))
+    return git.edit_tree(head, edits)
+
+
+@lru_cache(maxsize=64)
+def _merge_lines(base: bytes, patched: bytes, target: bytes) -> bytes | None:
+    """Return the merged lines; None where they conflict, or where one side is no text."""
+    binary = any(b"\0" in side for side in (base, patched, target))
+    return None if binary else merge_text(base, patched, target)
 
 
 # Neighbouring releases often have the same file, and carrying onto each proves the same merge.

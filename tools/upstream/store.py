@@ -24,6 +24,7 @@ from tools.upstream.archive import Snapshot
 
 FORMAT = 1
 UPSTREAM_REFS = "refs/upstream/"
+ANSWERS = "answers"  # below the git directory: what probes say of the trees in it
 INCOMING = "incoming"  # in the cache: repositories that a fetch goes into first
 LOCK_SECONDS = 60.0
 _UNREACHABLE_SECONDS = 7200
@@ -254,6 +255,7 @@ class Store:
                     *directory.glob("objects/pack/.tmp-*"),
                     *directory.glob("fast_import_crash_*"),
                     *directory.glob(".shallow.*"),
+                    *directory.glob(f"{ANSWERS}/.*"),
                     *cache.glob(".store.git.*"),
                     *cache.glob("downloads/*/*.part"),
                     *cache.glob("index/*/.*"),

@@ -25,7 +25,7 @@ def test_without_a_merge_the_tree_is_what_a_merge_gives(workshop: Workshop, kind
     patch = workshop.patch("0001-x", "v1.0.0", KINDS[kind])
     with workshop.git.quarantined() as git:
         written = workshop.carrier(patch).written(git, patch)
-        made = ladder._unmerged(git, written, later.tree)
+        made = ladder._file_by_file(git, written, later.tree)
         ours = synthetic_commit(git, later.tree, written.base)
         merged = git.merge_trees(ours, written.patched)
     assert not merged.stages
@@ -55,7 +55,57 @@ def test_what_upstream_changed_is_merged(
     patch = workshop.patch("0001-x", "v1.0.0", change)
     with workshop.git.quarantined() as git:
         written = workshop.carrier(patch).written(git, patch)
-        assert ladder._unmerged(git, written, later.tree) is None
+        assert ladder._file_by_file(git, written, later.tree) is None
+
+
+LINES = b"".join(b"line %d\n" % n for n in range(30))
+
+
+@pytest.mark.parametrize("ending", [b"\n", b"\r\n"])
+@pytest.mark.parametrize("final", [True, False], ids=["newline", "no newline"])
+def test_lines_merge_as_git_merges_them(workshop: Workshop, ending: bytes, final: bool) -> None:
+    def form(text: bytes) -> bytes:
+        made = text.replace(b"\n", ending)
+        return made if final else made.removesuffix(ending)
+
+    base, path = form(LINES), "docs/text.txt"
+    workshop.release("v1.0.0", FILES | {path: base})
+    moved = form(b"new\n" + LINES.replace(b"line 8\n", b"").replace(b"line 25\n", b"25\n25\n"))
+    later = workshop.release("v2.0.0", FILES | {path: moved})
+
+    def change(work: Path) -> None:
+        (work / path).write_bytes(base.replace(b"line 15", b"fifteen").replace(b"line 2\r", b"2\r"))
+
+    patch = workshop.patch("0001-x", "v1.0.0", change)
+    with workshop.git.quarantined() as git:
+        written = workshop.carrier(patch).written(git, patch)
+        made = ladder._file_by_file(git, written, later.tree)
+        merged = git.merge_trees(synthetic_commit(git, later.tree, written.base), written.patched)
+    assert not merged.stages
+    assert made == merged.tree != later.tree
+
+
+@pytest.mark.parametrize("kind", ["mode", "binary", "symlink"])
+def test_what_is_no_merge_of_lines_is_left_to_git(workshop: Workshop, kind: str) -> None:
+    path = "docs/text.txt"
+    end = b"\0" if kind == "binary" else b""
+    workshop.release("v1.0.0", FILES | {path: LINES + end})
+    later = workshop.release("v2.0.0", FILES | {path: b"new\n" + LINES + end})
+
+    def change(work: Path) -> None:
+        file = work / path
+        if kind == "mode":
+            file.chmod(0o755)
+        elif kind == "binary":
+            file.write_bytes(LINES.replace(b"line 15", b"fifteen") + end)
+        else:
+            file.unlink()
+            file.symlink_to("elsewhere")
+
+    patch = workshop.patch("0001-x", "v1.0.0", change)
+    with workshop.git.quarantined() as git:
+        written = workshop.carrier(patch).written(git, patch)
+        assert ladder._file_by_file(git, written, later.tree) is None
 
 
 def test_changes_are_those_of_git(workshop: Workshop) -> None:
