@@ -90,7 +90,12 @@ def test_random_edits_of_real_code(pieces: list[str], seed: int, upstream: bool)
 
 
 def test_both_sides_see_the_same_outcome(pieces: list[str]) -> None:
-    """Where look-alikes are beyond doubt from one side alone, the other side may conflict."""
+    """Where look-alikes are beyond doubt from one side alone, the other side may conflict.
+
+    Strictly the same cannot be asked of syntax, which brings a patch to a target and not the
+    target's history to the patch: of the series' 35 merges by syntax on real releases 16 conflict
+    with patch and release exchanged.
+    """
     one_sided = 0
     for seed in range(EXAMPLES):
         b, o, t = drawn(pieces, seed, upstream=False)
