@@ -1,51 +1,20 @@
 """bisect, survival and watch from the command line: exit codes, output, and the state on disk."""
 
 import json
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.command_line import run_tools
+from tests.small_project import NEW, OLD, SmallProject
 from tests.unit.upstream.conftest import FakeIndex, index, sdist_of  # noqa: F401  (the fixture)
 
-OLD = b"TABLE = 1\n\n\ndef run():\n    return TABLE\n"
-NEW = OLD.replace(b"return TABLE", b"return table()")
 RELEASES = {"1.0.0": OLD, "1.1.0": b"import os\n" + OLD, "2.0.0": NEW}
-PROJECT = """
-[tool.vllm-exaone]
+SETTINGS = """
 default-ref = "v1.1.0"
 git-url = "/nowhere.git"
 build-number = 1
 """
-
-
-class Line:
-    """A project of its own, an index with three releases, and a patch that the last one breaks."""
-
-    def __init__(self, root: Path, user_git: Callable[..., str]) -> None:
-        self.root = root
-        (root / "patches").mkdir(parents=True)
-        (root / "vllm_exaone").mkdir()
-        (root / "vllm_exaone/overlay.toml").write_text("")
-        (root / "pyproject.toml").write_text(PROJECT)
-        work = root / "work"
-        (work / "vllm").mkdir(parents=True)
-        user_git(work, "init", "-q")
-        (work / "vllm/run.py").write_bytes(OLD)
-        user_git(work, "add", "-A")
-        user_git(work, "commit", "-qm", "base")
-        (work / "vllm/run.py").write_bytes(OLD.replace(b"return TABLE", b"return TABLE + 1"))
-        user_git(work, "commit", "-qam", "Add one\n\nWhy.\n\nBase: v1.0.0\nForwarded: no")
-        user_git(
-            work, "format-patch", "-1", "--full-index", "-U1", "--output",
-            str(root / "patches/0001-one.patch"),
-        )  # fmt: skip
-        (root / "patches/series").write_text("0001-one.patch\n")
-
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return run_tools(self.root, *arguments)
 
 
 @pytest.fixture
@@ -53,13 +22,16 @@ def line(
     tmp_path: Path,
     user_git: Callable[..., str],
     index: FakeIndex,  # noqa: F811
-) -> Line:
+) -> SmallProject:
+    """A project, and an index with three releases, of which the last breaks the patch."""
     for version, content in RELEASES.items():
         index.files[f"vllm-{version}.tar.gz"] = sdist_of(version, {"vllm/run.py": content})
-    return Line(tmp_path / "project", user_git)
+    return SmallProject(tmp_path / "project", SETTINGS, user_git, "Forwarded: no\n")
 
 
-def test_a_watch_starts_at_the_default_ref_and_says_what_a_person_has_to_do(line: Line) -> None:
+def test_a_watch_starts_at_the_default_ref_and_says_what_a_person_has_to_do(
+    line: SmallProject,
+) -> None:
     due = line.run("watch", "--dry-run", "--json")
     assert json.loads(due.stdout) == ["v1.1.0", "v2.0.0"], due.stderr
     assert not (line.root / "build").exists()
@@ -78,7 +50,7 @@ def test_a_watch_starts_at_the_default_ref_and_says_what_a_person_has_to_do(line
 
 
 def test_a_watch_that_asks_nobody_ends_with_0_and_a_new_release_is_taken_up(
-    line: Line,
+    line: SmallProject,
     index: FakeIndex,  # noqa: F811
 ) -> None:
     held = index.files.pop("vllm-2.0.0.tar.gz")
@@ -97,7 +69,7 @@ def test_a_watch_that_asks_nobody_ends_with_0_and_a_new_release_is_taken_up(
     assert "v1.0.0" not in third.stdout
 
 
-def test_bisect_names_the_release(line: Line) -> None:
+def test_bisect_names_the_release(line: SmallProject) -> None:
     done = line.run("bisect", "0001-one", "--good", "v1.0.0", "--bad", "v2.0.0", "--json")
     assert done.returncode == 0, done.stderr
     data = json.loads(done.stdout)
@@ -114,7 +86,7 @@ def test_bisect_names_the_release(line: Line) -> None:
         assert "Traceback" not in wrong.stderr
 
 
-def test_survival_writes_a_page_and_fails_on_a_field_that_is_not_true(line: Line) -> None:
+def test_survival_writes_a_page_and_fails_on_a_field_that_is_not_true(line: SmallProject) -> None:
     page = line.root / "page.html"
     done = line.run("survival", "--since", "v1.0.0", "--html", str(page), "--json")
     assert done.returncode == 0, done.stderr
