@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.network, pytest.mark.timeout(5_400)]
 START = "v0.17.0"
 WINDOWS = (
     *("v0.17.0", "v0.18.0", "v0.20.0", "v0.22.0", "v0.23.0", "v0.24.0"),
-    *("v0.28.0", "v0.29.0", "v0.30.0", "v0.31.0", "v0.33.0"),
+    *("v0.25.0", "v0.28.0", "v0.29.0", "v0.30.0", "v0.31.0", "v0.33.0"),
 )
 # What a person writes: where it begins, and the contract's findings that announce it there. Those
 # without are for the CPU engine's stand-ins and for what no static rule sees; see REHEARSAL.md.
@@ -35,6 +35,7 @@ WRITTEN = {
     "0034-mtp-layer-count": ("v0.20.0",),
     "0022-vision-sequence-lengths": ("v0.22.0", "CT201"),
     "0029-cpu-sampler-precision": ("v0.23.0",),
+    "0036-video-without-ffmpeg": ("v0.25.0",),
     "0024-input-norm-of-model": ("v0.28.0", "CT211", "CT221"),
     "0035-mtp-prefix-retention": ("v0.29.0",),
     "0025-input-norm-fused": ("v0.30.0", "CT208", "CT221"),
