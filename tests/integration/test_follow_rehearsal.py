@@ -25,6 +25,7 @@ WINDOWS = (
 # without are for the CPU engine's stand-ins and for what no static rule sees; see REHEARSAL.md.
 WRITTEN = {
     "0004-register-processor": ("v0.18.0",),
+    "0037-cpu-preload-warning": ("v0.18.0",),
     "0020-image-processor-import": ("v0.20.0", "CT103"),
     "0021-mtp-text-config": ("v0.20.0", "CT231"),
     "0023-mtp-lora": ("v0.20.0", "CT212"),
