@@ -11,6 +11,8 @@ import pytest
 from tools.cli.common import Project
 from tools.git import GitTree
 from tools.maintain import releases_since
+from tools.smoke.verify import engine_releases
+from tools.upstream.index import Index
 
 pytestmark = [
     pytest.mark.network,
@@ -54,3 +56,14 @@ def test_the_whole_carried_tree_compiles_and_says_nothing_twice(project: Project
         rb"^\| `?Exaone4_5_ForConditionalGeneration`? ", tree.read(DOCUMENT) or b"", re.MULTILINE
     )
     assert len(rows) == 1
+
+
+@pytest.mark.skipif(not os.environ.get("EVERY_RELEASE"), reason="EVERY_RELEASE=1 runs it")
+def test_every_series_that_a_release_gets_is_verified_on_every_change(project: Project) -> None:
+    refs = engine_releases(Index.configured(project.settings.cache), "cpu")
+    series = {
+        one.upstream.ref.name: frozenset(o.name for o in one.outcomes if o.commit)
+        for one in project.carrier.carry_each(map(project.obtain, refs))
+    }
+    verified = {series[ref] for ref in project.settings.verify_on_change}
+    assert {ref for ref, patches in series.items() if patches not in verified} == set()
