@@ -271,8 +271,15 @@ class Store:
                 f"--unpack-unreachable={_UNREACHABLE_SECONDS}.seconds.ago",
             )
             self.git.run("prune", f"--expire={_UNREACHABLE_SECONDS}.seconds.ago")
+            self._forget_answers()
             self.git.close()
         return Cleaned(before, downloads.size_of(cache), tuple(removed))
+
+    def _forget_answers(self) -> None:
+        """Remove what probes said of commits that are gone."""
+        held = {file.stem: file for file in (self.git.directory / ANSWERS).glob("*.json")}
+        for commit in held.keys() - self.git.existing(held):
+            held[commit].unlink(missing_ok=True)
 
 
 def _fault(directory: Path) -> str | None:

@@ -16,7 +16,7 @@ from tools.errors import BadInput, Busy, EnvironmentLacks
 from tools.git import QUARANTINE, REGULAR, Commit, Entry, Person
 from tools.settings import Settings
 from tools.upstream.archive import Snapshot, SourceFile
-from tools.upstream.store import FORMAT, INCOMING, Store
+from tools.upstream.store import ANSWERS, FORMAT, INCOMING, Store
 
 UserGit = Callable[..., str]
 FACTS = {"Kind": "sdist", "File": "vllm-1.2.3.tar.gz", "Sha256": "0" * 64}
@@ -222,6 +222,16 @@ def test_gc_keeps_what_is_referred_to_and_removes_what_killed_runs_left(
     assert len(list((git / "objects" / "pack").glob("*.pack"))) == 1
     assert done.after == sum(p.stat().st_size for p in cache.rglob("*") if p.is_file())
     user_git(git, "fsck", "--strict", "--no-dangling")
+
+
+def test_gc_forgets_what_probes_said_of_commits_that_are_gone(store: Store) -> None:
+    commit = store.add("index/v1.2.3", snapshot(b"a"), "vLLM", FACTS)
+    answers = store.git.directory / ANSWERS
+    answers.mkdir()
+    for name in (commit, "0" * 40):
+        (answers / f"{name}.json").write_text("{}")
+    store.gc()
+    assert [file.name for file in answers.iterdir()] == [f"{commit}.json"]
 
 
 def test_objects_of_a_run_under_way_survive_gc(store: Store) -> None:
