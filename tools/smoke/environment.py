@@ -343,8 +343,15 @@ def _install(plan: Plan, root: Path, spare: Path | None) -> None:
         for package in TORCH_FAMILY:
             command += ["--exclude-newer-package", f"{package}=9999-01-01"]
     _uv([*command, "--output-file", str(exact), "--", str(asked)])
+    python = ["--quiet", "--python", str(root / "bin" / "python")]
+    wheels = [item for item in plan.requirements if item.endswith(".whl")]
+    others, listed = root / "others.txt", exact.read_text("utf-8").splitlines(keepends=True)
+    others.write_text("".join(line for line in listed if ".whl" not in line), "utf-8")
     # Exactly these: a spare environment loses what it has besides.
-    _uv(["pip", "sync", "--quiet", "--python", str(root / "bin" / "python"), "--", str(exact)])
+    _uv(["pip", "sync", *python, "--", str(others)])
+    if wheels:
+        # What uv unpacks stays in its cache, and no other environment asks for these again.
+        _uv(["pip", "install", "--no-deps", "--no-cache", *python, "--", *wheels])
 
 
 def _uv(arguments: list[str]) -> None:

@@ -42,6 +42,9 @@ def installs(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         calls.append(arguments)
         if arguments[0] == "venv":
             (Path(arguments[-1]) / "bin").mkdir(parents=True)
+        if arguments[:2] == ["pip", "compile"]:
+            exact = Path(arguments[arguments.index("--output-file") + 1])
+            exact.write_text("numpy==2.0.0\nx @ file:///a/x.whl\n    # via -r requirements.in\n")
 
     monkeypatch.setattr(env, "_uv", uv)
     return calls
@@ -62,6 +65,7 @@ def test_a_whole_environment_is_used_again(tmp_path: Path, installs: list[list[s
         ["venv", "--quiet"],
         ["pip", "compile"],
         ["pip", "sync"],
+        ["pip", "install"],
     ]
 
 
@@ -71,7 +75,19 @@ def test_a_half_made_environment_is_made_again(tmp_path: Path, installs: list[li
         (place.root / "left-over").touch()
     with env.environment(PLAN, tmp_path, quiet) as place:
         assert not (place.root / "left-over").exists()
-    assert len(installs) == 6
+    assert len(installs) == 8
+
+
+def test_a_wheel_of_ours_does_not_stay_in_the_cache_of_uv(
+    tmp_path: Path, installs: list[list[str]]
+) -> None:
+    with env.environment(PLAN, tmp_path, quiet):
+        pass
+    *_, sync, install = installs
+    assert "x.whl" not in Path(sync[-1]).read_text()
+    assert "numpy==2.0.0" in Path(sync[-1]).read_text()
+    assert install[-1] == "/a/x.whl"
+    assert {"--no-cache", "--no-deps"} <= set(install)
 
 
 def test_an_install_that_fails_leaves_no_whole_environment(
