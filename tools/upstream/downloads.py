@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from io import BufferedWriter
+from io import FileIO
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -149,7 +149,8 @@ def _download(
     with open_stream(start) as stream:
         room = (LARGEST if size is None else size) - (start if stream.resumed else 0)
         try:
-            file = part.open("ab" if stream.resumed else "wb")
+            # Unbuffered: what a full disk leaves in a buffer would fail once more on closing.
+            file = part.open("ab" if stream.resumed else "wb", buffering=0)
         except OSError as error:
             raise lacks(part, error) from error
         with file:
@@ -162,10 +163,11 @@ def _download(
     return stream.resumed
 
 
-def _write(file: BufferedWriter, chunk: bytes, part: Path) -> None:
+def _write(file: FileIO, chunk: bytes, part: Path) -> None:
+    left = memoryview(chunk)
     try:
-        file.write(chunk)
-        file.flush()
+        while left:
+            left = left[file.write(left) :]
     except OSError as error:
         raise lacks(part, error) from error
 
