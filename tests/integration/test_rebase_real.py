@@ -1,15 +1,13 @@
 """rebase on real releases, in a clone of the project whose older releases are out of support."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.command_line import run_tools
 from tools.series import read_series
 
 ROOT = Path(__file__).parents[2]
@@ -29,24 +27,13 @@ def clone(tmp_path: Path, user_git: Callable[..., str], real_releases: Path) -> 
     return clone
 
 
-def _run(clone: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "tools", *arguments],
-        cwd=clone,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
 def test_what_only_older_releases_needed_leaves_the_series(
     clone: Path, tmp_path: Path, user_git: Callable[..., str]
 ) -> None:
-    before = json.loads(_run(clone, "matrix", "--since", OLDEST, "--json").stdout)
+    before = json.loads(run_tools(clone, "matrix", "--since", OLDEST, "--json").stdout)
     status = user_git(clone, "status", "--porcelain=v2", "--branch")
     body = tmp_path / "body.md"
-    done = _run(clone, "rebase", "--to", NEWEST, "--json", "--body", str(body))
+    done = run_tools(clone, "rebase", "--to", NEWEST, "--json", "--body", str(body))
     assert done.returncode == 0, done.stderr
     data = json.loads(done.stdout)
     actions = {patch["patch"]: patch["action"] for patch in data["patches"]}
@@ -63,13 +50,13 @@ def test_what_only_older_releases_needed_leaves_the_series(
     assert "dropped" in body.read_text()
     assert user_git(clone, "status", "--porcelain=v2", "--branch") == status
 
-    again = json.loads(_run(clone, "rebase", "--to", NEWEST, "--json").stdout)
+    again = json.loads(run_tools(clone, "rebase", "--to", NEWEST, "--json").stdout)
     assert (again["state"], again["commit"]) == ("unchanged", data["commit"])
 
     user_git(clone, "switch", "-q", "bot/rebase")
     left = {step.name for step in read_series(clone / "patches").steps}
     assert left == {name for name, action in actions.items() if action != "dropped"}
-    after = json.loads(_run(clone, "matrix", "--since", OLDEST, "--json").stdout)
+    after = json.loads(run_tools(clone, "matrix", "--since", OLDEST, "--json").stdout)
     trees = [[row["tree"] for row in found["refs"]] for found in (before, after)]
     assert trees[0] == trees[1]
     assert len(trees[0]) == 3
