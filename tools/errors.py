@@ -9,7 +9,7 @@ Exit codes of ``python -m tools`` (0 is success, 130/143 are interruptions):
 * 5: another run holds the lock.
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class ToolError(Exception):
@@ -26,6 +26,14 @@ class ToolError(Exception):
         super().__init__(message)
         self.message = " ".join(message.split())
         self.hint = " ".join(hint.split())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let another process have the error, also one whose ``__init__`` asks for more."""
+        return _error, (type(self), *self.args), self.__dict__
+
+
+def _error(kind: type[ToolError], *arguments: object) -> ToolError:
+    return kind.__new__(kind, *arguments)
 
 
 class CheckFailed(ToolError):
