@@ -6,14 +6,17 @@ left out: variants, backports, and conditions that name a file which the release
 
 Then a watch meets one release after another. Where the project's series carries a patch that the
 rehearsed one lacks, a person writes it, on that very release and with no condition on a file that
-is not there either; and it is noted which findings of the watch that patch ends.
+is not there either; and it is noted which needs of the watch that patch ends. What the contract
+announces is written first; of the rest one patch after another, and an engine runs after each for
+as long as it finds fault.
 """
 
 import re
 import resource
+import shutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tools.carry import Carrier, Outcome, PatchOutcome
@@ -23,9 +26,9 @@ from tools.carry.written import Written, synthetic_commit
 from tools.cli.common import Project
 from tools.git import Commit, Git, GitTree, Person
 from tools.maintain.line import obtain_offered, project_line
-from tools.maintain.stages import contract_record
-from tools.maintain.watch import Plan, Worked, inputs_digest, watch
-from tools.maintain.watched import Need, Record, Stage, read_state
+from tools.maintain.stages import Line, contract_record
+from tools.maintain.watch import Plan, inputs_digest, watch
+from tools.maintain.watched import Need, Record, Result, Stage, read_state
 from tools.series import Patch, Series, Step, parse_patch
 from tools.tree import Tree
 from tools.upstream import Upstream
@@ -50,18 +53,18 @@ class Visit:
 
     Attributes:
         ref: The release.
-        first: What the watch said before anyone did anything.
+        first: What the watch knew before anyone did anything.
         changed: The outcomes that are others than at the release before, in words.
         written: What a person wrote.
-        left: What the watch still asks for afterwards.
-        seconds: CPU time of the first watch, git's included.
+        last: What it knows afterwards.
+        seconds: CPU time of the first watch up to the contract, git's included.
     """
 
     ref: str
-    first: Worked
+    first: Record
     changed: tuple[str, ...]
     written: tuple[ByHand, ...]
-    left: tuple[Need, ...]
+    last: Record
     seconds: float
 
 
@@ -72,13 +75,15 @@ class Rehearsal:
     Args:
         project: The project whose overlay and patches are used.
         start: The release that the series is written on.
-        file: The state of the watch.
+        directory: Where the state of the watch lies, and for a while the wheels.
+        until: How far the watch goes: ``contract``, or ``smoke`` with an engine.
         conditions: Whether patches may have conditions at all.
     """
 
     project: Project
     start: str
-    file: Path
+    directory: Path
+    until: Stage = Stage.CONTRACT
     conditions: bool = True
     series: Series = field(init=False)
     files: dict[str, bytes] = field(default_factory=dict)
@@ -100,62 +105,86 @@ class Rehearsal:
         """The store."""
         return self.project.store.git
 
+    @property
+    def file(self) -> Path:
+        """The state of the watch."""
+        return self.directory / "state.json"
+
     def _carrier(self, series: Series) -> Carrier:
         return Carrier(self.git, series, self.project.overlay, self._base)
 
     def _base(self, release: str) -> str:
         return self.project.obtain(release).commit
 
-    def walk(self, releases: Sequence[str]) -> list[Visit]:
-        """Meet the releases one after another; return what happened at each."""
+    def walk(self, releases: Sequence[str]) -> Iterator[Visit]:
+        """Meet the releases one after another; yield what happened at each."""
         rows = [Offered(self.project.obtain(ref).ref, "", "auto") for ref in releases]
         for at in range(len(rows)):
-            self.visits.append(self._visit(rows[: at + 1]))
-        return self.visits
+            yield self._visit(rows[: at + 1])
+            shutil.rmtree(self.directory / "build", ignore_errors=True)
 
     def _visit(self, rows: Sequence[Offered]) -> Visit:
         ref = rows[-1].ref.name
         began = _cpu()
-        (first,) = self._watch(rows)
+        self._watch(rows, Stage.CONTRACT)
         seconds = _cpu() - began
-        state = read_state(self.file)
-        before = state.before(ref, first.record.commit)
-        written = self._write(self.project.obtain(ref), first.record, before)
-        # The series has changed: whatever asked for a person is looked at anew.
-        self._watch(rows)
-        now = read_state(self.file).find(ref)
-        left = now.needs if now else ()
-        return Visit(ref, first, _changed(first.record, before), written, left, seconds)
+        first = self._watch(rows, self.until)
+        before = read_state(self.file).before(ref, first.commit)
+        written = self._write(rows, first, before)
+        last = self._watch(rows, self.until)
+        return Visit(ref, first, _changed(first, before), written, last, seconds)
 
-    def _watch(self, rows: Sequence[Offered]) -> tuple[Worked, ...]:
+    def _watch(self, rows: Sequence[Offered], until: Stage) -> Record:
+        """Watch with the series as it is now; return what is known of the newest release.
+
+        What asked for a person is looked at anew where the series has changed.
+        """
         carrier = self._carrier(self.series)
-        plan = Plan(rows, Stage.CONTRACT, inputs_digest(carrier))
-        return watch(
+        watch(
             self.file,
-            plan,
+            Plan(rows, until, inputs_digest(carrier)),
             lambda row: obtain_offered(self.project.store, row, _quiet),
-            project_line(carrier, self.project.settings, "cpu", _quiet),
+            self._line(carrier),
             tell=lambda _record: None,
             notify=_quiet,
-        ).worked
+        )
+        record = read_state(self.file).find(rows[-1].ref.name)
+        assert record is not None
+        return record
+
+    def _line(self, carrier: Carrier) -> Line:
+        line = project_line(carrier, self.project.settings, "cpu", _quiet)
+        aside = replace(self.project.settings, root=self.directory)  # for the wheels
+        return replace(line, build=project_line(carrier, aside, "cpu", _quiet).build)
 
     # The person ---------------------------------------------------------------------------------
 
     def _write(
-        self, upstream: Upstream, record: Record, before: Record | None
+        self, rows: Sequence[Offered], record: Record, before: Record | None
     ) -> tuple[ByHand, ...]:
         """Write each patch that the project carries here and the rehearsed series lacks."""
-        real = self.project.carrier.carry(upstream)
+        upstream = self.project.obtain(record.ref)
         have = {step.name for step in self.series.steps}
-        found = []
-        needs = record.needs
-        for outcome in real.outcomes:
-            if outcome.outcome in _CARRIED and outcome.name not in have:
-                self._add(upstream, outcome)
-                after = {_identity(need) for need in self._needs(upstream, before)}
-                gone = tuple(need for need in needs if _identity(need) not in after)
+        found, later = [], []
+        needs: tuple[Need, ...] = record.stages[Stage.CONTRACT].needs
+        for outcome in self.project.carrier.carry(upstream).outcomes:
+            if outcome.outcome not in _CARRIED or outcome.name in have:
+                continue
+            without = self.series
+            self._add(upstream, outcome)
+            left = self._contract_needs(upstream, before)
+            if gone := _gone(needs, left):
                 found.append(ByHand(outcome.name, gone))
-                needs = tuple(need for need in needs if _identity(need) in after)
+                needs = left
+            else:
+                self.series = without
+                later.append(outcome)
+        for outcome in later:
+            ran = self._watch(rows, self.until)
+            self._add(upstream, outcome)
+            asked = self._smoke_needs(ran)
+            gone = _gone(asked, self._smoke_needs(self._watch(rows, self.until))) if asked else ()
+            found.append(ByHand(outcome.name, gone))
         return tuple(found)
 
     def _add(self, upstream: Upstream, outcome: PatchOutcome) -> None:
@@ -171,11 +200,13 @@ class Rehearsal:
         patch = self._anew(outcome, commit, GitTree(self.git, here.commit), upstream.ref.name)
         self.series = Series((*self.series.steps, Step(outcome.name, (patch,))))
 
-    def _needs(self, upstream: Upstream, before: Record | None) -> tuple[Need, ...]:
+    def _contract_needs(self, upstream: Upstream, before: Record | None) -> tuple[Need, ...]:
         carrier = self._carrier(self.series)
-        line = project_line(carrier, self.project.settings, "cpu", _quiet)
         known = before.stages.get(Stage.CONTRACT) if before else None
-        return contract_record(line.contract(carrier.carry(upstream)), known).needs
+        return contract_record(self._line(carrier).contract(carrier.carry(upstream)), known).needs
+
+    def _smoke_needs(self, record: Record) -> tuple[Need, ...]:
+        return tuple(need for need in record.needs if need.stage is Stage.SMOKE)
 
     def _anew(self, outcome: PatchOutcome, commit: str, tree: Tree, base: str = "") -> Patch:
         """Return a carried commit as a patch that is written on ``base``."""
@@ -200,10 +231,10 @@ class Rehearsal:
     def write_to(self, root: Path) -> None:
         """Make ``root`` a project with the series as it is now and the real overlay."""
         (root / "patches").mkdir(parents=True)
-        for name, content in self.files.items():
-            (root / "patches" / name).write_bytes(content)
-        names = [f"{step.name}.patch\n" for step in self.series.steps]
-        (root / "patches/series").write_text("".join(names))
+        names = [f"{step.name}.patch" for step in self.series.steps]
+        for name in names:
+            (root / "patches" / name).write_bytes(self.files[name])
+        (root / "patches/series").write_text("".join(f"{name}\n" for name in names))
         real = self.project.settings.root
         (root / "vllm_exaone").symlink_to(real / "vllm_exaone")
         (root / "pyproject.toml").write_bytes((real / "pyproject.toml").read_bytes())
@@ -219,9 +250,16 @@ def _changed(record: Record, before: Record | None) -> tuple[str, ...]:
     )
 
 
+def _gone(needs: Sequence[Need], left: Sequence[Need]) -> tuple[Need, ...]:
+    """Return the needs that are not left."""
+    still = {_identity(need) for need in left}
+    return tuple(need for need in needs if _identity(need) not in still)
+
+
 def _identity(need: Need) -> tuple[str, str]:
-    """Return what a need is about, whatever line it is on now."""
-    return need.about, re.sub(r":\d+ ", " ", need.text)
+    """Return what a need is about, whatever line it is on now and whatever an engine answered."""
+    text = "" if need.stage is Stage.SMOKE else re.sub(r":\d+ ", " ", need.text)
+    return need.about, text
 
 
 def _cpu() -> float:
@@ -238,23 +276,33 @@ def _quiet(_line: str) -> None:
 
 def table(visits: Sequence[Visit]) -> str:
     """Return the walk as a Markdown table, a row a release."""
-    rows = [
-        "| release | outcomes | changed there | asked by the contract | written by hand | s |",
-        "|---|---|---|---|---|---|",
-    ]
+    head = (
+        *("release", "outcomes", "changed there", "asked by the contract", "engine at first"),
+        *("written by hand", "engine then", "s"),
+    )
+    rows = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for visit in visits:
-        stages = visit.first.record.stages
-        asked = Counter(need.about.split()[0] for need in visit.first.record.needs)
+        asked = Counter(need.about.split()[0] for need in visit.first.stages[Stage.CONTRACT].needs)
         cells = [
             visit.ref,
-            stages[Stage.CARRY].summary,
+            visit.first.stages[Stage.CARRY].summary,
             _grouped(visit.changed) or "-",
             ", ".join(f"{count} {code}" for code, count in sorted(asked.items())) or "-",
+            _engine(visit.first),
             "<br>".join(f"{hand.patch} ({_announcer(hand)})" for hand in visit.written) or "-",
+            _engine(visit.last) if visit.last != visit.first else "-",
             f"{visit.seconds:.1f}",
         ]
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows) + "\n"
+
+
+def _engine(record: Record) -> str:
+    """Return what an engine said; "-" where none ran."""
+    ran = record.stages.get(Stage.SMOKE)
+    if ran is None or ran.result is Result.SKIPPED:
+        return "-"
+    return "no wheel" if ran.result is Result.LACKING else ran.summary.rpartition(": ")[2]
 
 
 def _grouped(changed: Sequence[str]) -> str:
@@ -267,6 +315,17 @@ def _grouped(changed: Sequence[str]) -> str:
     return "<br>".join(f"{', '.join(names)}: {kind}" for kind, names in kinds.items())
 
 
+def announced_by(hand: ByHand) -> tuple[str, ...]:
+    """Return the codes of the contract that asked for a patch, or ``smoke``."""
+    return tuple(
+        sorted(
+            {
+                "smoke" if need.stage is Stage.SMOKE else need.about.split()[0]
+                for need in hand.announced
+            }
+        )
+    )
+
+
 def _announcer(hand: ByHand) -> str:
-    codes = sorted({need.about.split()[0] for need in hand.announced})
-    return ", ".join(codes) or "not announced"
+    return ", ".join(announced_by(hand)) or "not announced"

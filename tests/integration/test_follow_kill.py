@@ -32,7 +32,7 @@ START, END = ("v0.17.0", "") if KILLS > 10 else ("v0.19.0", "v0.20.0")
 def project_root(tmp_path: Path, real_releases: Path) -> Path:
     """A project whose series was written on v0.17.0, so that later releases ask for a person."""
     root = tmp_path / "project"
-    Rehearsal(Project(), "v0.17.0", tmp_path / "unused.json").write_to(root)
+    Rehearsal(Project(), "v0.17.0", tmp_path).write_to(root)
     return root
 
 
