@@ -133,8 +133,10 @@ class Carrier:
             self._publish(git, {})
 
     def _carry(self, git: Git, upstream: Upstream) -> Carried:
-        outcomes, tip = self._patches(git, upstream.commit, upstream.ref.name)
         answers = self._answers(git, upstream.commit)
+        outcomes, tip = self._patches(
+            git, self.series, upstream.commit, upstream.ref.name, answers.holds
+        )
         laid = self.overlay.choose(answers.holds)
         answers.keep()
         commit = self._lay(git, tip, laid)
@@ -199,16 +201,14 @@ class Carrier:
     # The chain ----------------------------------------------------------------------------------
 
     def _patches(
-        self, git: Git, commit: str, ref: str, series: Series | None = None
+        self, git: Git, series: Series, commit: str, ref: str, holds: Holds
     ) -> tuple[tuple[PatchOutcome, ...], str]:
-        answers = self._answers(git, commit)
         outcomes = []
         tip = commit
-        for step in (series or self.series).steps:
-            outcome = self._step(git, step, ref, answers.holds, tip)
+        for step in series.steps:
+            outcome = self._step(git, step, ref, holds, tip)
             outcomes.append(outcome)
             tip = outcome.commit or tip
-        answers.keep()
         return tuple(outcomes), tip
 
     def _answers(self, git: Git, commit: str) -> Answers:
@@ -323,7 +323,9 @@ class Carrier:
         """Return the tree of ``base`` with the earlier patches that are carried there."""
         key = (base, before.steps[-1].name if before.steps else "")
         if key not in self._prefixes:
-            _outcomes, tip = self._patches(git, base, ref, before)
+            answers = self._answers(git, base)
+            _outcomes, tip = self._patches(git, before, base, ref, answers.holds)
+            answers.keep()
             self._prefixes[key] = git.tree_of(tip)
         return self._prefixes[key]
 
