@@ -5,7 +5,8 @@ Content decides and never a version table, so that a probe also works on commits
 * ``exists PATH``: the tree has the file or directory,
 * ``defines FILE::Class.method(param)``: the file defines that name (and the function takes the
   parameter); also module and class level assignments,
-* ``imports FILE::module.name``: the file imports the name (or, as ``module``, the module),
+* ``imports FILE::module.name``: the file imports the name (or, as ``module``, the module); a
+  relative import counts as what it stands for,
 * ``refers FILE::Class.method -> name``: the definition's source holds that name, attribute,
   keyword or (in quotes) that string; an empty definition, ``FILE:: -> name``, is the whole file,
 * ``admits NAME<VERSION``: some version that upstream's requirement files admit of a distribution
@@ -81,10 +82,13 @@ class Probe:
     def _may_hold(self, source: bytes) -> bool:
         """Whether every name asked for occurs at all; parsing a file takes far longer.
 
-        A quoted string does not count: it may be written in parts or with escapes.
+        A quoted string does not count: it may be written in parts or with escapes. Neither do the
+        packages that an import is from: it may be relative.
         """
         detail = "" if self.detail.startswith('"') else self.detail
-        return all(word.encode() in source for word in f"{self.name}.{detail}".split("."))
+        words = f"{self.name}.{detail}".rstrip(".").split(".")
+        asked = words[-1:] if self.kind is Kind.IMPORTS else words
+        return all(word.encode() in source for word in asked)
 
     def _asks_module(self, module: "_Module") -> bool:
         if self.kind is Kind.IMPORTS:
@@ -154,6 +158,7 @@ _answers: dict[tuple[bytes, Probe], bool] = {}
 @dataclass(frozen=True)
 class _Module:
     tree: ast.Module
+    path: str
 
     @cached_property
     def definitions(self) -> dict[str, tuple[ast.AST, ...]]:
@@ -164,13 +169,13 @@ class _Module:
 
     @cached_property
     def imports(self) -> frozenset[str]:
-        return frozenset(_imports(self.tree))
+        return frozenset(_imports(self.tree, self.path))
 
 
 @lru_cache(maxsize=8)
 def _parse(source: bytes, path: str) -> _Module:
     try:
-        return _Module(ast.parse(source))
+        return _Module(ast.parse(source), path)
     except (SyntaxError, ValueError) as error:
         raise BadInput(f"{path} is not valid Python: {error}", "check the upstream ref") from error
 
@@ -190,12 +195,14 @@ def _definitions(node: ast.AST, prefix: str) -> Iterator[tuple[str, ast.AST]]:
             yield from _definitions(child, prefix)
 
 
-def _imports(tree: ast.Module) -> Iterator[str]:
+def _imports(tree: ast.Module, path: str) -> Iterator[str]:
+    package = path.split("/")[:-1]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            module = "." * node.level + (node.module or "")
+            above = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*above, *([node.module] if node.module else [])])
             yield module
             yield from (f"{module}.{alias.name}" for alias in node.names)
 

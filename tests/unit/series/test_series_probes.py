@@ -97,6 +97,22 @@ def test_unparsable_file_is_an_error_and_not_an_answer() -> None:
     assert not parse_probe("defines vllm/bad.py::y").holds(TREE)
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("imports vllm/deep/c.py::vllm.deep.near.Thing", True),
+        ("imports vllm/deep/c.py::vllm.deep.near", True),
+        ("imports vllm/deep/c.py::vllm.deep.layers", True),
+        ("imports vllm/deep/c.py::vllm.config.VllmConfig", True),
+        ("imports vllm/deep/c.py::near.Thing", False),
+        ("imports vllm/deep/c.py::vllm.near.Thing", False),
+    ],
+)
+def test_a_relative_import_is_no_silent_no(text: str, expected: bool) -> None:
+    source = b"from ..config import VllmConfig\nfrom . import layers\nfrom .near import Thing\n"
+    assert parse_probe(text).holds(MappingTree({"vllm/deep/c.py": source})) is expected
+
+
 def test_a_string_is_found_in_any_spelling() -> None:
     tree = MappingTree({"a.py": b'X = ["Exa" "one", "Q\\x77en"]\n'})
     assert parse_probe('refers a.py:: -> "Exaone"').holds(tree)
