@@ -18,6 +18,7 @@ from tools.contract.source import (
     bound_names,
     last_name,
 )
+from tools.imports import imported_module
 
 
 def parse_module(name: str, path: str, source: bytes) -> ModuleInfo:
@@ -128,11 +129,7 @@ def import_names(
                 if alias.name != top:
                     yield ImportName(alias.name, alias.name, "", alias.lineno, guard, inner)
         return
-    base = node.module or ""
-    if node.level:
-        parts = module.name.split(".")
-        keep = len(parts) - node.level + (1 if module.package else 0)
-        base = ".".join([*parts[: max(keep, 0)], *([base] if base else [])])
+    base = imported_module(node, module.name if module.package else module.name.rpartition(".")[0])
     for alias in node.names:
         local = alias.asname or alias.name
         yield ImportName(local, base, alias.name, alias.lineno, guard, inner)

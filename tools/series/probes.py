@@ -28,6 +28,7 @@ from functools import cached_property, lru_cache
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from tools.errors import BadInput
+from tools.imports import imported_module
 from tools.series.requirements import admitted
 from tools.tree import Tree
 
@@ -82,13 +83,14 @@ class Probe:
     def _may_hold(self, source: bytes) -> bool:
         """Whether every name asked for occurs at all; parsing a file takes far longer.
 
-        A quoted string does not count: it may be written in parts or with escapes. Neither do the
-        packages that an import is from: it may be relative.
+        A quoted string does not count: it may be written in parts or with escapes. Neither does a
+        name in a file with relative imports, which do not write the packages that they are from.
         """
+        if self.kind is Kind.IMPORTS and _RELATIVE.search(source):
+            return True
         detail = "" if self.detail.startswith('"') else self.detail
         words = f"{self.name}.{detail}".rstrip(".").split(".")
-        asked = words[-1:] if self.kind is Kind.IMPORTS else words
-        return all(word.encode() in source for word in asked)
+        return all(word.encode() in source for word in words)
 
     def _asks_module(self, module: "_Module") -> bool:
         if self.kind is Kind.IMPORTS:
@@ -102,6 +104,7 @@ class Probe:
         return any(self.detail in _names(node) for node in nodes)
 
 
+_RELATIVE = re.compile(rb"\bfrom[\s\\]*\.")
 _NAME = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
 _PATH = r"[^\s:]+"
 _FORMS: dict[Kind, re.Pattern[str]] = {
@@ -196,13 +199,12 @@ def _definitions(node: ast.AST, prefix: str) -> Iterator[tuple[str, ast.AST]]:
 
 
 def _imports(tree: ast.Module, path: str) -> Iterator[str]:
-    package = path.split("/")[:-1]
+    package = ".".join(path.split("/")[:-1])
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            above = package[: len(package) - node.level + 1] if node.level else []
-            module = ".".join([*above, *([node.module] if node.module else [])])
+            module = imported_module(node, package)
             yield module
             yield from (f"{module}.{alias.name}" for alias in node.names)
 

@@ -106,11 +106,19 @@ def test_unparsable_file_is_an_error_and_not_an_answer() -> None:
         ("imports vllm/deep/c.py::vllm.config.VllmConfig", True),
         ("imports vllm/deep/c.py::near.Thing", False),
         ("imports vllm/deep/c.py::vllm.near.Thing", False),
+        ("imports vllm/deep/c.py::vllm.deep", True),
+        ("imports vllm/deep/c.py::vllm", False),
+        ("imports vllm/deep/c.py::vllm.far", False),
+        ("imports vllm/deep/__init__.py::vllm.deep.layers", True),
     ],
 )
 def test_a_relative_import_is_no_silent_no(text: str, expected: bool) -> None:
-    source = b"from ..config import VllmConfig\nfrom . import layers\nfrom .near import Thing\n"
-    assert parse_probe(text).holds(MappingTree({"vllm/deep/c.py": source})) is expected
+    source = (
+        b"from ..config import VllmConfig\nfrom . import layers\nfrom .near import Thing\n"
+        b"from ....... import far\n"
+    )
+    tree = MappingTree({"vllm/deep/c.py": source, "vllm/deep/__init__.py": source})
+    assert parse_probe(text).holds(tree) is expected
 
 
 def test_a_string_is_found_in_any_spelling() -> None:
