@@ -59,7 +59,7 @@ ROPE = {
 
 @pytest.mark.network
 @pytest.mark.parametrize("spelling", ["rope_scaling", "rope_parameters"])
-@pytest.mark.parametrize("transformers", ["4.55.4", "4.57.6", "5.5.4", "5.8.0", "5.19.0"])
+@pytest.mark.parametrize("transformers", ["4.55.4", "4.57.6", "5.5.4", "5.8.0", "5.19.0", "5.24.0"])
 def test_every_published_shape_is_read_under(
     transformers: str, spelling: str, tmp_path: Path, shared_cache: Path
 ) -> None:

@@ -34,7 +34,7 @@ from .exaone4_5_compat import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from vllm.config import VllmConfig
     from vllm.model_executor.layers.quantization import QuantizationConfig
@@ -118,8 +118,19 @@ class Exaone4_5_ProcessingInfo(Qwen2_5_VLProcessingInfo):  # noqa: N801
         return self.ctx.get_hf_processor(Exaone4_5_Processor, **kwargs)
 
 
+class Exaone4_5_MultiModalProcessor(Qwen2_5_VLMultiModalProcessor):  # noqa: N801
+    """Qwen2.5-VL's processing, with text of its own kept away from transformers' processor."""
+
+    def _apply_hf_processor_text_only(
+        self, prompt_text: str, tokenization_kwargs: Mapping[str, object]
+    ) -> list[int]:
+        # From 5.24.0 on the processor refuses a placeholder whose image is processed apart; without
+        # images it does nothing but tokenize.
+        return self.info.get_tokenizer().encode(prompt_text, **tokenization_kwargs)
+
+
 @MULTIMODAL_REGISTRY.register_processor(
-    Qwen2_5_VLMultiModalProcessor,
+    Exaone4_5_MultiModalProcessor,
     info=Exaone4_5_ProcessingInfo,
     dummy_inputs=Qwen2_5_VLDummyInputsBuilder,
 )
