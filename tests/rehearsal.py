@@ -87,7 +87,6 @@ class Rehearsal:
     conditions: bool = True
     series: Series = field(init=False)
     files: dict[str, bytes] = field(default_factory=dict)
-    visits: list[Visit] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         hooks = tuple(s for s in self.project.series.steps if s.name < HOOKS_END)
@@ -126,8 +125,9 @@ class Rehearsal:
     def _visit(self, rows: Sequence[Offered]) -> Visit:
         ref = rows[-1].ref.name
         began = _cpu()
-        self._watch(rows, Stage.CONTRACT)
+        carried = self._watch(rows, Stage.CONTRACT).stages[Stage.CARRY].facts
         seconds = _cpu() - began
+        assert "conflict" not in carried.values(), (ref, carried)
         first = self._watch(rows, self.until)
         before = read_state(self.file).before(ref, first.commit)
         written = self._write(rows, first, before)
@@ -302,7 +302,7 @@ def _engine(record: Record) -> str:
     ran = record.stages.get(Stage.SMOKE)
     if ran is None or ran.result is Result.SKIPPED:
         return "-"
-    return "no wheel" if ran.result is Result.LACKING else ran.summary.rpartition(": ")[2]
+    return ran.summary if ran.result is Result.LACKING else ran.summary.rpartition(": ")[2]
 
 
 def _grouped(changed: Sequence[str]) -> str:

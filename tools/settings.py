@@ -194,7 +194,7 @@ def _words(file: Path, table: Mapping[str, Any], key: str) -> tuple[str, ...]:
 
 
 def _narrowings(file: Path, table: Mapping[str, Any]) -> tuple[Narrowing, ...]:
-    """Read ``[tool.vllm-exaone.narrow]``: ``">=0.22.1,<0.27" = { transformers = "<5.24" }``."""
+    """Read ``[tool.vllm-exaone.narrow]``: ``">=0.23,<0.25" = { numpy = "<2.4" }``."""
     rows = _setting(file, table, "narrow", dict) if "narrow" in table else {}
     found = []
     for releases, ranges in rows.items():
