@@ -11,7 +11,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from tools.errors import Busy, ToolError
+from tools.errors import Busy, EnvironmentLacks, ToolError, Unavailable
 from tools.smoke import verified
 from tools.smoke.environment import engine_plan
 from tools.smoke.results import SmokeReport
@@ -123,7 +123,8 @@ def verify(
 ) -> list[Verification]:
     """Run the smoke of each release whose cell is not current, and record it.
 
-    A cell that cannot run is recorded with its error, and the next one is taken.
+    A cell that cannot run is recorded with its error, and the next one is taken. What was recorded
+    stays where upstream is away or this machine lacks something.
 
     Args:
         releases: The releases, in the order to take them.
@@ -187,8 +188,12 @@ def verify(
             raise
         except ToolError as error:
             progress(f"{name}: {error.message}")
-            if not run:
-                return Verification(name, Standing(CellState.MISSING, error.message), None)
+            cell = verified.load(root / FILE).cells.get(name)
+            # What is away or lacking says nothing against what was proved.
+            outside = isinstance(error, Unavailable | EnvironmentLacks)
+            if not run or (outside and cell is not None):
+                state = CellState.STALE if cell else CellState.MISSING
+                return Verification(name, Standing(state, f"not compared: {error.message}"), cell)
             now, failure = datetime.datetime.now(datetime.UTC), error
             standing = recorded(
                 name, content, lambda v: v.record_error(name, failure, content, commit, now)

@@ -1,6 +1,7 @@
 """What the record of smokes says of a wheel that is to be released."""
 
 import datetime
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from tools.maintain import proof as module
 from tools.maintain.proof import constraints, parse_pins, prove
 from tools.smoke.environment import Environment
 from tools.smoke.results import Check, SmokeReport, Verdict
-from tools.smoke.verified import FILE, CellName, Verified, content_of, save
+from tools.smoke.verified import FILE, CellName, content_of, load, save
 
 NAME = CellName("v1.2.3", "cpu", "carried", "release", "usual")
 VERSIONS = {"vllm": "1.2.3+exaone.1", "transformers": "5.18.0", "torch": "2.13.0+cu130"}
@@ -22,12 +23,14 @@ def wheel(tmp_path: Path) -> Path:
     return make_wheel_in(tmp_path / "dist")
 
 
-def record(root: Path, wheel: Path, verdict: Verdict = Verdict.PASSED) -> None:
+def record(
+    root: Path, wheel: Path, verdict: Verdict = Verdict.PASSED, name: CellName = NAME
+) -> None:
     (root / FILE).parent.mkdir(exist_ok=True)
     checks = (Check("published", "text", verdict, "", 1.0),)
     report = SmokeReport("v1.2.3", "cpu", False, wheel.name, "0" * 64, VERSIONS, checks, 1.0)
     now = datetime.datetime(2026, 11, 30, tzinfo=datetime.UTC)
-    save(Verified({}).record(NAME, report, content_of(wheel), "c" * 40, now), root / FILE)
+    save(load(root / FILE).record(name, report, content_of(wheel), "c" * 40, now), root / FILE)
 
 
 def test_nothing_recorded_is_told_without_building_a_wheel(tmp_path: Path) -> None:
@@ -51,6 +54,29 @@ def test_only_a_smoke_that_passed_on_this_content_proves_it(tmp_path: Path, whee
     record(tmp_path, wheel, Verdict.FAILED)
     failed = prove(tmp_path, "v1.2.3", "cpu", lambda: wheel)
     assert (failed.proved, failed.detail[:16]) == (False, "its smoke failed")
+
+
+@pytest.mark.parametrize(
+    "other", [replace(NAME, runs="modes"), replace(NAME, transformers="newest")]
+)
+def test_no_other_smoke_on_record_may_have_failed_or_be_stale(
+    tmp_path: Path, wheel: Path, other: CellName
+) -> None:
+    record(tmp_path, wheel)
+    record(tmp_path, wheel, name=other)
+    # Another release's, and what stock upstream answers, are no matter of this one's.
+    record(tmp_path, wheel, Verdict.FAILED, replace(NAME, release="v1.2.4"))
+    record(tmp_path, wheel, Verdict.FAILED, replace(NAME, kind="stock"))
+    assert prove(tmp_path, "v1.2.3", "cpu", lambda: wheel).proved
+    record(tmp_path, wheel, Verdict.FAILED, other)
+    failed = prove(tmp_path, "v1.2.3", "cpu", lambda: wheel)
+    said = f"its smoke of {other.transformers} {other.runs}"
+    assert (failed.proved, failed.detail.partition(",")[0]) == (False, f"{said} failed")
+    record(
+        tmp_path, make_wheel_in(tmp_path / "o", replace={"vllm/models/a.py": b"o\n"}), name=other
+    )
+    stale = prove(tmp_path, "v1.2.3", "cpu", lambda: wheel)
+    assert (stale.proved, stale.detail) == (False, f"{said} is stale (the wheel changed)")
 
 
 def test_pins_are_what_was_installed_by_name_and_version() -> None:

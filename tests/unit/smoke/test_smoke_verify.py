@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
-from tools.errors import BadInput, Busy, CheckFailed, Unavailable
+from tools.errors import (
+    BadInput,
+    Busy,
+    CheckFailed,
+    EnvironmentLacks,
+    ToolError,
+    Unavailable,
+)
 from tools.smoke import verified
 from tools.smoke import verify as module
 from tools.smoke.results import Check, SmokeReport, Verdict
@@ -120,6 +127,37 @@ def test_a_wheel_that_cannot_be_built_is_recorded(bench: Bench) -> None:
 
     (found,) = bench.verify("v1.0.0", built=built)
     assert "v1.0.0 is in conflict" in found.standing.reason
+
+
+@pytest.mark.parametrize("error", [Unavailable("no network"), EnvironmentLacks("no disk")])
+@pytest.mark.parametrize("run", [True, False])
+def test_a_source_that_is_away_takes_nothing_from_the_record(
+    bench: Bench, error: ToolError, run: bool
+) -> None:
+    bench.verify()
+    before = (bench.root / verified.FILE).read_bytes()
+
+    def built(_release: str) -> Built:
+        raise error
+
+    found = bench.verify(built=built, run=run)
+    assert [item.standing for item in found] == [
+        Standing(CellState.STALE, f"not compared: {error.message}")
+    ] * 2
+    assert (bench.root / verified.FILE).read_bytes() == before
+    assert all(item.proved for item in bench.verify())
+    assert bench.asked == list(RELEASES)
+
+
+def test_a_wheel_that_can_no_longer_be_built_is_no_longer_proved(bench: Bench) -> None:
+    bench.verify("v1.0.0")
+
+    def built(_release: str) -> Built:
+        raise CheckFailed("in conflict")
+
+    (found,) = bench.verify("v1.0.0", built=built)
+    assert not found.proved
+    assert bench.verify("v1.0.0", run=False)[0].standing.state is CellState.STALE
 
 
 def test_a_failed_cell_is_current_and_not_proved(bench: Bench) -> None:
