@@ -27,7 +27,7 @@ from tools.cli.common import (
 from tools.cli.shipping import wheel_request
 from tools.contract import ContractReport, unused_everywhere
 from tools.contract.sarif import to_sarif
-from tools.errors import CheckFailed
+from tools.errors import CheckFailed, EnvironmentLacks
 from tools.maintain import releases_since
 from tools.maintain.contracts import ContractWish, check_each
 from tools.maintain.parallel import spread
@@ -156,6 +156,10 @@ def smoke_command(
 
     each(project.refs(refs), one, as_json=as_json)
     failed = [report for report in reports if not report.passed]
+    if failed and all(report.skipped for report in failed):
+        raise EnvironmentLacks(
+            "; ".join(report.summary for report in failed), "the table above says what is lacking"
+        )
     if failed:
         raise CheckFailed(
             "; ".join(report.summary for report in failed),

@@ -1,7 +1,7 @@
 """One vLLM engine in its environment: how it is started, what it answered, what stopped it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,9 +17,9 @@ ERROR_LENGTH = 240
 # does not replace: there it puts every worker into another process.
 IN_PROCESS = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
 # One process, no network, no telemetry; the CPU engine's cache is sized in GB.
+OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
 VARIABLES = {
-    "HF_HUB_OFFLINE": "1",
-    "TRANSFORMERS_OFFLINE": "1",
+    **OFFLINE,
     "VLLM_NO_USAGE_STATS": "1",
     "DO_NOT_TRACK": "1",
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
@@ -73,6 +73,23 @@ class EngineRun:
     log: str
 
 
+@dataclass(frozen=True)
+class Needs:
+    """What a GPU machine must have; where it has less, nothing is started and steps are skipped.
+
+    Attributes:
+        weight_bytes: Size of the weights, that free memory has to exceed by ``headroom``.
+        hub_id: Where the weights lie on the hub: it is asked for their size.
+        headroom: How much memory a model takes for each byte of weights.
+        devices: How many GPUs.
+    """
+
+    weight_bytes: int = 0
+    hub_id: str = ""
+    headroom: float = 1.15
+    devices: int = 1
+
+
 class Starter(Protocol):
     """What starts an engine for each job."""
 
@@ -105,25 +122,31 @@ def engine_arguments(checkpoint: str, device: str, **extra: Any) -> dict[str, An
     return arguments | extra
 
 
-def variables(place: Environment) -> dict[str, str]:
-    """Return the variables of an engine: what it compiles goes away with its environment."""
+def variables(place: Environment, *, online: bool = False) -> dict[str, str]:
+    """Return the variables of an engine: what it compiles goes away with its environment.
+
+    Args:
+        place: The environment.
+        online: Whether it may ask the hub. The hub's client reads that when it is imported.
+    """
     kept = place.root / "caches"
     directories = {
         "VLLM_CACHE_ROOT": kept / "vllm",
         "TORCHINDUCTOR_CACHE_DIR": kept / "inductor",
         "TRITON_CACHE_DIR": kept / "triton",
     }
-    return {**VARIABLES, **{name: str(path) for name, path in directories.items()}}
+    usual = {**VARIABLES, **{name: str(path) for name, path in directories.items()}}
+    return {name: value for name, value in usual.items() if not (online and name in OFFLINE)}
 
 
-def engines(place: Environment, device: str) -> Server:
+def engines(place: Environment, device: str, *, online: bool = False) -> Server:
     """Return the server that starts engines in an environment.
 
     On the CPU it imports vLLM once for all of them. A process that has touched CUDA must not be
     forked, and importing vLLM may touch it.
     """
     preload = ("vllm",) if device == "cpu" else ()
-    return Server(place.python, CHILD, preload=preload, env=variables(place))
+    return Server(place.python, CHILD, preload=preload, env=variables(place, online=online))
 
 
 def run_engine(
@@ -132,7 +155,7 @@ def run_engine(
     steps: Sequence[Mapping[str, Any]],
     *,
     timeout: float = START_SECONDS,
-    needed_bytes: int = 0,
+    needs: Needs | None = None,
     more: Mapping[str, str] | None = None,
 ) -> EngineRun:
     """Start an engine and run the steps, with a new start after a step that failed.
@@ -142,16 +165,16 @@ def run_engine(
         arguments: Of ``vllm.LLM``.
         steps: Steps in the form of the child script, each with a name of its own.
         timeout: Seconds for each start with its steps.
-        needed_bytes: Free memory of the CUDA device without which nothing is started.
+        needs: What the GPU must have, None where none is used.
         more: Variables to set besides the usual ones.
     """
-    waiting = list(steps)
+    waiting, needed = list(steps), asdict(needs) if needs else None
     done: dict[str, StepResult] = {}
     versions: Mapping[str, str] = {}
     start_seconds = 0.0
     log = ""
     while waiting:
-        job = {"engine": dict(arguments), "steps": waiting, "needed_bytes": needed_bytes}
+        job = {"engine": dict(arguments), "steps": waiting, "needs": needed}
         outcome = server.run(job, env=more, timeout=timeout)
         result = outcome.result or {"versions": versions, "start": {}, "steps": {}}
         versions, log = result["versions"], outcome.log

@@ -64,6 +64,11 @@ class SmokeReport:
         return Verdict.PASSED in verdicts and Verdict.FAILED not in verdicts
 
     @property
+    def skipped(self) -> bool:
+        """True when nothing could be checked here."""
+        return all(check.verdict is Verdict.SKIPPED for check in self.checks)
+
+    @property
     def summary(self) -> str:
         """One line: how many checks passed, failed and were skipped."""
         counts = [

@@ -66,7 +66,8 @@ class Run:
         extra: Engine arguments besides the usual ones.
         speculates: True when it needs speculative decoding.
         refusals: Where the engine must refuse to start, what its error has to say, one of them.
-        cores: How many cores it needs on the CPU; with two, each worker is bound to its half.
+        workers: How many processes share the model; each needs a GPU, or on the CPU a core, and
+            two of them are bound to half of the cores each.
         since: The first release that offers what it asks for, "" where all do.
         lacks_on_cpu: What it needs that no engine has on the CPU, "" where it needs no such thing.
         served: True when a server is asked, through the API.
@@ -79,7 +80,7 @@ class Run:
     extra: Mapping[str, Any] = field(default_factory=dict)
     speculates: bool = False
     refusals: tuple[str, ...] = ()
-    cores: int = 1
+    workers: int = 1
     since: str = ""
     lacks_on_cpu: str = ""
     served: bool = False
@@ -88,8 +89,8 @@ class Run:
     def unable(self, release: Version, device: str) -> str:
         """Return why this release cannot make the run on this device and machine, or ""."""
         lacking = self.lacking(release, device)
-        if not lacking and device == "cpu" and len(usable_cores()) < self.cores:
-            return f"needs {self.cores} cores, {len(usable_cores())} are usable"
+        if not lacking and device == "cpu" and len(usable_cores()) < self.workers:
+            return f"needs {self.workers} cores, {len(usable_cores())} are usable"
         return lacking
 
     def lacking(self, release: Version, device: str) -> str:
@@ -110,13 +111,13 @@ class Run:
         """
         inside = any(step["kind"] != "generate" or step.get("mutant") for step in steps)
         apart = device == "cpu" and WORKERS_APART[0] <= release < WORKERS_APART[1]
-        if apart and not self.served and self.cores == 1 and (inside or self.refusals):
+        if apart and not self.served and self.workers == 1 and (inside or self.refusals):
             return {"distributed_executor_backend": IN_PROCESS, **self.extra}
         return dict(self.extra)
 
     def variables(self, device: str) -> dict[str, str]:
         """Return the variables that the run needs besides the usual ones."""
-        if device != "cpu" or self.cores < 2:
+        if device != "cpu" or self.workers < 2:
             return dict(self.environment)
         # vLLM binds workers to NUMA nodes of their own, which a small machine has not got.
         cores = usable_cores()
@@ -292,14 +293,14 @@ MODE_RUNS = (
         Variant(Shape.PUBLISHED),
         GENERATIONS,
         extra={"tensor_parallel_size": 2},
-        cores=2,
+        workers=2,
     ),
     Run(
         "encoder data parallel 2",
         Variant(Shape.PUBLISHED),
         GENERATIONS,
         extra={"tensor_parallel_size": 2, "mm_encoder_tp_mode": "data"},
-        cores=2,
+        workers=2,
     ),
     Run(
         "mtp default number",

@@ -12,6 +12,7 @@ from tools.smoke import numeric
 from tools.smoke.checkpoint import Weights, write_checkpoint
 from tools.smoke.engine import (
     EngineRun,
+    Needs,
     Starter,
     engine_arguments,
     engines,
@@ -69,7 +70,11 @@ def smoke(
     version = release_of(release, wheel)
     checks: list[Check] = []
     versions: Mapping[str, str] = {}
-    with environment(plan, cache, progress) as place, engines(place, device) as server:
+    online = bool(model) and not Path(model).is_dir()
+    with (
+        environment(plan, cache, progress) as place,
+        engines(place, device, online=online) as server,
+    ):
         if model:
             able = device != "cpu" or version >= CPU_SPECULATES_FROM
             versions, found = smoke_model(server, model, device, speculates=able, progress=progress)
@@ -116,4 +121,5 @@ def execute(run: Run, server: Starter, release: Version, device: str, cache: Pat
     checkpoint = write_checkpoint(run.variant, cache / "checkpoints")
     steps = [probe.step(checkpoint) for probe in run.probes]
     arguments = engine_arguments(str(checkpoint), device, **run.engine(release, device, steps))
-    return run_engine(server, arguments, steps, more=run.variables(device))
+    needs = Needs(devices=run.workers) if device == "cuda" else None
+    return run_engine(server, arguments, steps, needs=needs, more=run.variables(device))

@@ -91,7 +91,7 @@ def work(job):
     open(state, "a").write(f"{{os.getpid()}} {{os.getppid()}} {{os.environ.get('SEEN', '')}}\\n")
     result = {{"versions": {{"vllm": "1"}}, "start": {{"seconds": 2.0}}, "steps": {{}}}}
     def write(): json.dump(result, open(job["result"], "w"))
-    if job["needed_bytes"]:
+    if job["needs"]:
         result["start"] = {{"skipped": "needs more"}}
         write()
         return 4
@@ -137,7 +137,7 @@ class Fake:
 
     def ask(self, *actions: str, **extra: object) -> list[str]:
         steps = [{"name": f"{index}", "do": action} for index, action in enumerate(actions)]
-        more = {key: extra.pop(key) for key in ("more", "timeout", "needed_bytes") if key in extra}
+        more = {key: extra.pop(key) for key in ("more", "timeout", "needs") if key in extra}
         found = engine.run_engine(self.server, {"state": str(self.state), **extra}, steps, **more)
         return [found.steps[step["name"]].error for step in steps]
 
@@ -174,7 +174,7 @@ def test_an_engine_that_does_not_start_fails_every_step_once(fake: Fake) -> None
 
 def test_an_engine_that_does_not_fit_skips_every_step(fake: Fake) -> None:
     steps = [{"name": name, "do": "answer"} for name in ("a", "b")]
-    found = engine.run_engine(fake.server, {"state": str(fake.state)}, steps, needed_bytes=1)
+    found = engine.run_engine(fake.server, {"state": str(fake.state)}, steps, needs=engine.Needs(1))
     assert {step.skipped for step in found.steps.values()} == {"needs more"}
     assert [*found.steps] == ["a", "b"]
 

@@ -120,7 +120,7 @@ def test_served_runs_get_servers_and_the_others_the_engine(
         yield Environment(Path("/nowhere"), "ab")
 
     @contextlib.contextmanager
-    def engines(*_a: object) -> Any:
+    def engines(*_a: object, **_k: object) -> Any:
         yield "engines"
 
     def execute(run: Run, starter: object, *_: object) -> EngineRun:

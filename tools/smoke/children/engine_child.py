@@ -140,22 +140,37 @@ def versions() -> dict[str, str]:
     return found
 
 
-def memory_lacking(needed: int) -> str:
-    """Return "" when the CUDA device has so much free memory, else how much it has."""
-    if not needed:
+def lacking(needs: Mapping[str, Any] | None) -> str:
+    """Return what this machine's GPUs lack of a job's needs, or ""."""
+    if not needs:
         return ""
-    free, _ = importlib.import_module("torch").cuda.mem_get_info()
-    gib = float(1 << 30)
+    cuda, gib = importlib.import_module("torch").cuda, float(1 << 30)
+    if cuda.device_count() < needs["devices"]:
+        return f"needs {needs['devices']} GPUs, {cuda.device_count()} are here"
+    weights = needs["weight_bytes"] or (hub_bytes(needs["hub_id"]) if needs["hub_id"] else 0)
+    needed = weights * needs["headroom"]
+    # Asking makes this process hold memory of the GPU, so it is left out where nothing is needed.
+    free = cuda.mem_get_info()[0] if needed else 0
     return "" if free >= needed else f"needs {needed / gib:.1f} GiB, {free / gib:.1f} GiB are free"
+
+
+def hub_bytes(model: str) -> int:
+    """Return the size of a model's weights on the hub; 0 where that cannot be learned."""
+    hub = importlib.import_module("huggingface_hub")
+    try:
+        files = hub.HfApi().model_info(model, files_metadata=True).siblings or ()
+    except Exception:  # the engine's own error will say more
+        return 0
+    return sum(file.size or 0 for file in files if file.rfilename.endswith(".safetensors"))
 
 
 def work(job: Mapping[str, Any]) -> int:
     """Start the engine of a job and run its steps; return the exit status."""
     target = Path(job["result"])
     result: dict[str, Any] = {"versions": versions(), "start": {}, "steps": {}}
-    lacking = memory_lacking(job.get("needed_bytes", 0))
-    if lacking:
-        result["start"] = {"skipped": lacking}
+    reason = lacking(job.get("needs"))
+    if reason:
+        result["start"] = {"skipped": reason}
         child.write_result(result, target)
         return START_FAILED
     began = time.monotonic()
