@@ -61,8 +61,8 @@ def holds(condition: str | None, values: Mapping[str, str]) -> bool:
     """Answer the few conditions that the workflows ask on steps."""
     if condition in (None, "always()"):
         return True
-    left, _, right = str(condition).partition(" != ")
-    return values[left] != right.strip("'")
+    left, operator, right = str(condition).split(" ")
+    return (values[left] == right.strip("'")) is (operator == "==")
 
 
 def _resolved(table: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, str]:

@@ -86,19 +86,21 @@ def environment(clone: Path, tmp_path: Path, host: Host) -> dict[str, str]:
     programs = tmp_path / "programs"
     programs.mkdir()
     gh = programs / "gh"
-    gh.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {tmp_path}/gh.txt\n')
+    # No release is published yet.
+    gh.write_text(f'#!/bin/sh\n[ "$2" != view ] && printf "%s\\n" "$@" >> {tmp_path}/gh.txt\n')
     gh.chmod(0o755)
     return {
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), str(programs), PATH]),
         "GITHUB_SERVER_URL": server,
         "GITHUB_REPOSITORY": REPOSITORY,
         "GITHUB_API_URL": host.url,
-        "GITHUB_REF_NAME": f"release-{RELEASE}-2",
+        "GITHUB_REF_NAME": f"release-{RELEASE}-1",
         "CI_SERVER_URL": server,
         "CI_PROJECT_PATH": REPOSITORY,
         "CI_PROJECT_DIR": str(clone),
         "CI_DEFAULT_BRANCH": "main",
-        "CI_COMMIT_TAG": f"release-{RELEASE}-2",
+        "CI_COMMIT_TAG": f"release-{RELEASE}-1",
+        "PUSH_TOKEN": TOKEN,
         # Of a child pipeline's job, by ci-matrix.
         "REF": RELEASE,
         "DEVICE": "cpu",
@@ -116,7 +118,8 @@ def _job(root: Path, name: str, server: str) -> Job:
         "github.token": TOKEN,
         "secrets.VLLM_EXAONE_WEBHOOK": "",
         "secrets.BOT_TOKEN || github.token": TOKEN,
-        "secrets.RELEASE_TOKEN || github.token": TOKEN,
+        "secrets.RELEASE_TOKEN": TOKEN,
+        "runner.environment": "self-hosted",
         "github.workspace": str(root),
         "vars.RELEASE_TO || format('{0}/{1}.git', github.server_url, github.repository)": (
             f"{server}/{REPOSITORY}.git"
