@@ -18,12 +18,12 @@ from tools.cli.common import (
     results,
     write_report,
 )
-from tools.errors import CheckFailed, Unavailable
+from tools.errors import CheckFailed, EnvironmentLacks, Unavailable
 from tools.maintain import releases_since
 from tools.maintain.bisect import bisect
 from tools.maintain.line import obtain_offered, project_line
 from tools.maintain.matrix import read_expected
-from tools.maintain.notify import channels
+from tools.maintain.notify import Channel, channels
 from tools.maintain.questions import contract_question, outcome_question
 from tools.maintain.survival import survive
 from tools.maintain.watch import Plan, due_refs, inputs_digest, wanted_refs, watch
@@ -31,6 +31,7 @@ from tools.maintain.watched import Record, Stage
 from tools.report.bisect import bisection_data, bisection_text
 from tools.report.survival import survival_data, survival_page, survival_text
 from tools.report.watch import due_text, watch_data, watch_notice, watch_text
+from tools.smoke.verified import WATCHED
 
 
 def register(app: typer.Typer) -> None:
@@ -134,8 +135,8 @@ def watch_command(
     """Take each upstream ref that is new through carry, contract, build and smoke.
 
     What was done is kept in the state and not done again. The exit code is 1 as long as a ref
-    needs a person. With VLLM_EXAONE_WEBHOOK, or GITHUB_TOKEN and GITHUB_REPOSITORY, people are
-    told.
+    needs a person, else 4 where this machine lacks something for a stage. With
+    VLLM_EXAONE_WEBHOOK, or GITHUB_TOKEN and GITHUB_REPOSITORY, people are told.
     """
     project = Project(source)
     file = state or project.settings.root / "build" / "watch.json"
@@ -154,18 +155,16 @@ def watch_command(
         else:
             results.print(due_text(due))
         return
-    open_channels = channels(os.environ)
 
-    def tell(record: Record) -> None:
-        for channel in open_channels:
-            channel.send(watch_notice(record))
+    def tell(channel: Channel, record: Record) -> None:
+        channel.send(watch_notice(record))
 
     done = watch(
         file,
         plan,
         partial(obtain_offered, project.store, notify=note),
-        project_line(project.carrier, project.settings, device, note),
-        tell=tell,
+        project_line(project.carrier, project.settings, device, note, file.with_name(WATCHED.name)),
+        tell={channel.name: partial(tell, channel) for channel in channels(os.environ)},
         notify=note,
     )
     if as_json:
@@ -180,6 +179,14 @@ def watch_command(
         )
     if done.untold:
         raise Unavailable(f"{done.untold[0].ref} could not be told", "the next watch tries again")
+    if done.lacking:
+        record, stage = done.lacking[0]
+        held = record.stages[stage]
+        raise EnvironmentLacks(
+            f"{len(done.lacking)} stages could not be done here, {record.ref} {stage} first: "
+            f"{held.summary}",
+            held.remedy,
+        )
 
 
 def survival(

@@ -29,9 +29,7 @@ from tools.report.wheels import (
     source_data,
     source_table,
 )
-from tools.upstream import parse_ref
 from tools.wheel.inspect import inspect as inspect_wheel
-from tools.wheel.metadata import Amendments
 
 BuildNumber = Annotated[
     int | None, typer.Option("--build-number", min=1, help="The N of +exaone.N; from pyproject.")
@@ -55,9 +53,7 @@ def wheel_request(
 ) -> WheelRequest:
     """Return the request for the wheel of ``ref``; without a number, pyproject's counts."""
     directory = project.directory(ref, output) / "dist"
-    number = build_number or project.settings.build_number
-    narrow = project.settings.narrowed(parse_ref(ref).version)
-    return WheelRequest(device, directory, number, amendments=Amendments(narrow))
+    return WheelRequest.of(project.settings, ref, device, directory, build_number)
 
 
 def build(

@@ -1,5 +1,6 @@
 """The project's own line: how a watch carries, checks, builds and runs one ref."""
 
+import datetime
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,8 +11,11 @@ from tools.maintain.contracts import carried_contract
 from tools.maintain.ship import WheelRequest, build_wheel, built_wheel
 from tools.maintain.stages import Line
 from tools.settings import Settings
+from tools.smoke import verified
 from tools.smoke.results import SmokeReport
 from tools.smoke.smoke import smoke
+from tools.smoke.verified import content_of
+from tools.smoke.verify import Asked
 from tools.upstream import RefKind, Store, Upstream, obtain
 from tools.upstream.history import Offered
 from tools.wheel.build import resolve_device
@@ -19,7 +23,13 @@ from tools.wheel.build import resolve_device
 Notify = Callable[[str], None]
 
 
-def project_line(carrier: Carrier, settings: Settings, device: str, notify: Notify) -> Line:
+def project_line(
+    carrier: Carrier,
+    settings: Settings,
+    device: str,
+    notify: Notify,
+    smokes: Path | None = None,
+) -> Line:
     """Return how the project's series and overlay are taken through the stages.
 
     Args:
@@ -27,6 +37,7 @@ def project_line(carrier: Carrier, settings: Settings, device: str, notify: Noti
         settings: Where wheels go and what is kept.
         device: ``auto``, ``cpu`` or ``cuda``.
         notify: Told what takes time.
+        smokes: A record of smokes to write each into, so that a proposal can show it.
     """
 
     def contract(carried: Carried) -> ContractReport:
@@ -37,15 +48,16 @@ def project_line(carrier: Carrier, settings: Settings, device: str, notify: Noti
         return report
 
     def build(carried: Carried) -> Path:
-        directory = settings.root / "build" / carried.upstream.ref.name / "dist"
-        request = WheelRequest(device, directory, settings.build_number)
+        ref = carried.upstream.ref.name
+        directory = settings.root / "build" / ref / "dist"
+        request = WheelRequest.of(settings, ref, device, directory)
         held = built_wheel(carried, request)
         if held is not None:
             return held
         return build_wheel(carrier.git, carried, request, settings.cache, notify).wheel
 
     def run(carried: Carried, wheel: Path) -> SmokeReport:
-        return smoke(
+        report = smoke(
             carried.upstream.ref.name,
             wheel=wheel,
             device=resolve_device(device),
@@ -53,12 +65,19 @@ def project_line(carrier: Carrier, settings: Settings, device: str, notify: Noti
             cache=settings.cache,
             progress=notify,
         )
+        if smokes is not None:
+            name = Asked(report.device).name(report.release)
+            now = datetime.datetime.now(datetime.UTC)
+            held = verified.load(smokes)
+            record = held.record(name, report, content_of(wheel), carried.commit, now)
+            verified.save(record, smokes)
+        return report
 
     return Line(carrier.carry, contract, build, run)
 
 
 def obtain_offered(store: Store, offered: Offered, notify: Notify) -> Upstream:
-    """Bring an offered ref into the store: of a branch the very commit that was offered."""
-    branch = offered.ref.kind is RefKind.BRANCH
-    name = offered.commit if branch else offered.ref.name
-    return obtain(store, name, offered.source, notify)
+    """Bring an offered ref into the store: of a branch or a tag the very commit offered."""
+    if offered.ref.kind is RefKind.BRANCH:
+        return obtain(store, offered.commit, offered.source, notify)
+    return obtain(store, offered.ref.name, offered.source, notify, commit=offered.commit)

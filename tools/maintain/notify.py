@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 from urllib.parse import quote
 
 from tools.errors import BadInput, EnvironmentLacks, Unavailable
@@ -81,7 +81,13 @@ class Sent:
 
 
 class Channel(Protocol):
-    """Something that takes notices."""
+    """Something that takes notices.
+
+    Attributes:
+        name: What it is remembered by, in files too: no secret.
+    """
+
+    name: ClassVar[str]
 
     def send(self, notice: Notice) -> Sent:
         """Tell it.
@@ -96,6 +102,7 @@ class Channel(Protocol):
 class Webhook:
     """A URL that takes a JSON document with ``key``, ``title``, ``body`` and ``text``."""
 
+    name: ClassVar[str] = "webhook"
     rest: Rest
 
     @classmethod
@@ -123,6 +130,7 @@ class Webhook:
 class GitHub:
     """Issues and pull requests of one repository, over GitHub's REST interface."""
 
+    name: ClassVar[str] = "github"
     rest: Rest
     repository: str
 

@@ -1,7 +1,9 @@
-"""What a patch does, apart from where: the lines that it takes away and puts in.
+"""What a patch does: the lines that it takes away and puts in, by file and in order.
 
-Two patches have one payload when they remove and add the same lines, whatever the files, the
-line numbers and the lines around them. What changed around them is the drift.
+Two patches have one payload when they remove and add the same lines in the same files and in the
+same order, whatever the line numbers and the lines around them. What changed around them is the
+drift. A file that upstream renamed is another file: where a patch follows it, a person is to see
+that.
 """
 
 import hashlib
@@ -21,7 +23,7 @@ _FILES = ("100644", "100755")
 
 @dataclass(frozen=True)
 class Line:
-    """One line: ``sign`` is ``-``, ``+`` or ``!`` (a change that is no text)."""
+    """One line: ``sign`` is ``-``, ``+`` or ``!`` (a file's name, or a change that is no text)."""
 
     sign: str
     text: bytes
@@ -32,15 +34,15 @@ class Line:
 
 @dataclass(frozen=True)
 class Payload:
-    """The lines that a patch removes and adds, and those around them, in order."""
+    """The lines that a patch removes and adds below their file, and those around, in order."""
 
     lines: tuple[Line, ...]
     context: tuple[bytes, ...]
 
     @property
     def digest(self) -> str:
-        """The start of a SHA-256 over the lines in sorted order: equal for equal payloads."""
-        rows = sorted(f"{line.sign}{len(line.text)} ".encode() + line.text for line in self.lines)
+        """The start of a SHA-256 over the lines in their order: equal for equal payloads."""
+        rows = [f"{line.sign}{len(line.text)} ".encode() + line.text for line in self.lines]
         return hashlib.sha256(b"".join(rows)).hexdigest()[:16]
 
 
@@ -68,7 +70,7 @@ def payload(git: Git, old: str, new: str) -> Payload:
     lines: list[Line] = []
     context: list[bytes] = []
     for change in git.changes(old, new):
-        lines += _whole_file(change)
+        lines += [Line("!", b"file " + change.path), *_whole_file(change)]
         sides = [_text(git, entry) for entry in (change.old, change.new)]
         if b"\0" in b"".join(sides):
             ids = [entry.oid if entry else "none" for entry in (change.old, change.new)]
@@ -77,19 +79,19 @@ def payload(git: Git, old: str, new: str) -> Payload:
         a, b = split_lines(sides[0]), split_lines(sides[1])
         found = hunks(a, b)
         for hunk in found:
-            lines += [Line("-", text) for text in a[hunk.a0 : hunk.a1]]
-            lines += [Line("+", text) for text in b[hunk.b0 : hunk.b1]]
+            lines += _signed(a[hunk.a0 : hunk.a1], b[hunk.b0 : hunk.b1])
         context += _around(a, found)
     return Payload(tuple(lines), tuple(context))
 
 
 def compare(before: Payload, after: Payload) -> Comparison:
     """Return how a patch changed: its payload, and apart from it the lines around."""
+    moved = hunks(before.lines, after.lines)
     return Comparison(
         before.digest,
         after.digest,
-        _missing(before.lines, after.lines),
-        _missing(after.lines, before.lines),
+        tuple(line for hunk in moved for line in before.lines[hunk.a0 : hunk.a1]),
+        tuple(line for hunk in moved for line in after.lines[hunk.b0 : hunk.b1]),
         (
             *(Line("-", text) for text in _missing(before.context, after.context)),
             *(Line("+", text) for text in _missing(after.context, before.context)),
@@ -105,6 +107,22 @@ def _missing(these: tuple[_T, ...], those: tuple[_T, ...]) -> tuple[_T, ...]:
             left[item] -= 1
             found.append(item)
     return tuple(found)
+
+
+def _signed(gone: Sequence[bytes], come: Sequence[bytes]) -> list[Line]:
+    """Return one hunk's lines.
+
+    Blank lines that begin what is only put in, or only taken away, count at its end: on which side
+    of it a diff shows them depends on the lines around.
+    """
+    if not (gone and come):
+        gone, come = _turned(gone), _turned(come)
+    return [*(Line("-", text) for text in gone), *(Line("+", text) for text in come)]
+
+
+def _turned(lines: Sequence[bytes]) -> Sequence[bytes]:
+    blank = next((at for at, line in enumerate(lines) if line.strip()), 0)
+    return (*lines[blank:], *lines[:blank])
 
 
 def _whole_file(change: Change) -> list[Line]:

@@ -96,7 +96,11 @@ class Proposal:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why a person must look before this is merged; none where only context has drifted."""
+        """Why a person must look before this is merged.
+
+        None where only context has drifted, all of the contract is kept, and a smoke of this very
+        tree passed: what is not known is a reason too.
+        """
         found = [
             f"{m.outcome.name} is in conflict: {m.outcome.rule}" for m in self.rebased.conflicts
         ]
@@ -113,14 +117,18 @@ class Proposal:
             found += [f"{errors} contract errors"] if errors else []
             warnings = [f for f in self.contracts.fresh if f.severity is Severity.WARNING]
             found += [f"{len(warnings)} new contract warnings"] if warnings else []
+            unchecked = "; ".join(self.contracts.report.unchecked)
+            found += [f"the contract was checked in part: {unchecked}"] if unchecked else []
         for smoke in self.smokes:
             if smoke.current and not smoke.cell.passed:
                 found.append(f"the smoke fails on {smoke.name.device}")
+        if not any(smoke.current for smoke in self.smokes):
+            found.append("no smoke of this very tree is on record")
         return tuple(found)
 
     @property
     def mergeable_unattended(self) -> bool:
-        """Whether automation may merge this: nothing but the lines around patches has changed."""
+        """Whether automation may merge this: only lines around patches changed, and all passed."""
         return not self.reasons
 
     @property
@@ -170,7 +178,8 @@ def propose(request: Request, notify: Notify) -> Proposal:
         previous = older[-1] if older else None
         cache = request.store.settings.cache
         contracts = compare_contracts(request.carrier, rebased, previous, cache, notify)
-    smokes = smokes_of(verified.load(request.root / verified.FILE), rebased)
+    record = verified.load(request.root / verified.FILE)
+    smokes = smokes_of(record.joined(verified.load(request.root / verified.WATCHED)), rebased)
     published = None
     if rebased.files:
         files = {f"patches/{name}": content for name, content in rebased.files.items()}

@@ -11,6 +11,8 @@ from tools.errors import BadInput, CheckFailed, ToolError
 from tools.git import Git, GitTree
 from tools.maintain.contracts import client_modules
 from tools.overlay import Overlay
+from tools.settings import Settings
+from tools.upstream import parse_ref
 from tools.upstream.index import Index
 from tools.wheel.build import BuildJob, BuildResult, build, distribution_for, resolve_device
 from tools.wheel.container import Recipe, container_recipe, write_recipe
@@ -47,6 +49,23 @@ class WheelRequest:
     delta: bool = False
     check: bool = True
     epoch: int | None = field(default_factory=epoch_from_environment)
+
+    @classmethod
+    def of(
+        cls, settings: Settings, ref: str, device: str, out_dir: Path, number: int | None = None
+    ) -> "WheelRequest":
+        """Return the request for the wheel that the project ships of a ref.
+
+        Args:
+            settings: Whose build number and narrowed requirements count.
+            ref: The ref.
+            device: ``auto``, ``cpu`` or ``cuda``.
+            out_dir: Where it goes.
+            number: Another build number.
+        """
+        narrow = settings.narrowed(parse_ref(ref).version)
+        chosen = number or settings.build_number
+        return cls(device, out_dir, chosen, amendments=Amendments(narrow))
 
     @property
     def inputs(self) -> BuildInputs:

@@ -8,13 +8,14 @@ from types import MappingProxyType
 
 from tools.carry import Carried, Outcome
 from tools.contract import ContractReport, Finding, Severity
-from tools.errors import CheckFailed, EnvironmentLacks, Unavailable
+from tools.errors import BadInput, CheckFailed, EnvironmentLacks, ToolError, Unavailable
 from tools.maintain.watched import Need, Record, Result, Stage, StageRecord
 from tools.smoke.results import SmokeReport, Verdict
 from tools.upstream import Upstream, parse_ref
 from tools.upstream.page import IndexUnreachable
 
 _BACKPORT = "write a backport, or mend the overlay"
+_NO_HINT = "see the message"
 
 
 @dataclass(frozen=True)
@@ -79,9 +80,11 @@ class Work:
         except IndexUnreachable:
             raise
         except (Unavailable, EnvironmentLacks) as error:
-            return StageRecord(Result.LACKING, error.message)
+            here = isinstance(error, EnvironmentLacks)
+            remedy = (error.hint or _NO_HINT) if here else ""
+            return StageRecord(Result.LACKING, error.message, remedy=remedy)
         except CheckFailed as error:
-            need = Need(stage, stage.value, error.message, error.hint or "see the message")
+            need = Need(stage, stage.value, error.message, error.hint or _NO_HINT)
             return StageRecord(Result.FAILED, error.message, needs=(need,))
 
     def _idle(self, stage: Stage, record: Record) -> str:
@@ -116,6 +119,18 @@ class Work:
         if self._carried is None:
             self._carried = self.line.carry(self.upstream)
         return self._carried
+
+
+def missing_record(error: ToolError) -> StageRecord:
+    """Return the carry of a ref that could not be brought into the store.
+
+    Args:
+        error: Why. What is malformed or hostile asks for a person; what is not there may come.
+    """
+    if not isinstance(error, BadInput):
+        return StageRecord(Result.LACKING, error.message)
+    need = Need(Stage.CARRY, "upstream", error.message, error.hint or _NO_HINT)
+    return StageRecord(Result.FAILED, error.message, needs=(need,))
 
 
 def carry_record(

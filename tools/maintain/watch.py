@@ -15,14 +15,17 @@ from types import MappingProxyType
 from packaging.version import Version
 
 from tools.carry import Carrier
-from tools.errors import BadInput, ToolError
-from tools.maintain.stages import Line, Work
+from tools.errors import BadInput, ToolError, Unavailable
+from tools.maintain.stages import Line, Work, missing_record
 from tools.maintain.watched import Record, Stage, State, read_state, write_state
 from tools.upstream import Store, Upstream, parse_ref
 from tools.upstream.downloads import locked
 from tools.upstream.history import Offered, offered
+from tools.upstream.page import IndexUnreachable
 
 Notify = Callable[[str], None]
+Obtain = Callable[[Offered], Upstream]
+Tell = Callable[[Record], None]
 Expected = Mapping[tuple[str, str], str]
 
 
@@ -72,14 +75,24 @@ class Watched:
         """The records whose needs could not be passed on."""
         return tuple(record for record in self.state.current if record.needs and not record.told)
 
+    @property
+    def lacking(self) -> tuple[tuple[Record, Stage], ...]:
+        """The stages that this run could not do for what this machine lacks."""
+        return tuple(
+            (worked.record, stage)
+            for worked in self.worked
+            for stage in worked.stages
+            if worked.record.stages[stage].remedy
+        )
+
 
 def watch(
     file: Path,
     plan: Plan,
-    obtain: Callable[[Offered], Upstream],
+    obtain: Obtain,
     line: Line,
     *,
-    tell: Callable[[Record], None],
+    tell: Tell | Mapping[str, Tell],
     notify: Notify,
 ) -> Watched:
     """Take every ref that is new, moved, unfinished or asks for a person through the line.
@@ -87,28 +100,32 @@ def watch(
     Args:
         file: The state; its lock lies beside it.
         plan: What to do.
-        obtain: Brings a ref into the store.
+        obtain: Brings a ref into the store. One that is hostile or not to be had stops no other.
         line: How the stages are done.
-        tell: Given each record that asks something of a person, once.
+        tell: Given each record that asks something of a person, once; where there are several
+            channels, by their names. What fails is tried again in the next run.
         notify: Told what takes time.
 
     Raises:
         Busy: Another watch holds the state.
         BadInput: The state is none, or series or overlay are not in order.
-        Unavailable: Upstream cannot be reached.
+        IndexUnreachable: There is no network.
         EnvironmentLacks: The state cannot be written.
     """
     with locked(file.with_name(f"{file.name}.lock"), 0, "the watch"):
         for left in file.parent.glob(f".{file.name}.*"):  # of a run that was killed
             left.unlink(missing_ok=True)
-        book = _Book(file, read_state(file), tell, notify)
+        tellers = tell if isinstance(tell, Mapping) else {"": tell}
+        book = _Book(file, read_state(file), tellers, notify)
         worked = []
         for row in plan.refs:
             if is_due(book.state, row, plan):
                 began = time.monotonic()
-                record, stages = _work(book, row, obtain(row), plan, line)
+                record, stages = _work(book, row, obtain, plan, line)
                 worked.append(Worked(record, stages, time.monotonic() - began))
-            book.tell_all()
+            book.tell(row.ref.name)
+        for record in book.state.current:
+            book.tell(record.ref)
         return Watched(tuple(worked), book.state)
 
 
@@ -159,7 +176,8 @@ def due_refs(file: Path, plan: Plan) -> list[Offered]:
 def is_due(state: State, row: Offered, plan: Plan) -> bool:
     """Return whether a ref is new, moved, unfinished, or may be mended by now."""
     held = state.find(row.ref.name, row.commit)
-    if held is None or held.due(plan.until):
+    # Without a commit nothing was done yet: what was refused may be mended upstream by now.
+    if held is None or not held.commit or held.due(plan.until):
         return True
     return bool(held.needs) and held.inputs != plan.inputs
 
@@ -187,14 +205,21 @@ def _version(release: str) -> Version:
 
 
 def _work(
-    book: "_Book", row: Offered, upstream: Upstream, plan: Plan, line: Line
+    book: "_Book", row: Offered, obtain: Obtain, plan: Plan, line: Line
 ) -> tuple[Record, tuple[Stage, ...]]:
     """Do the stages that are due for one ref; return its record and the stages done."""
     name = row.ref.name
-    record = Record(name, upstream.commit, upstream.source, plan.inputs)
-    held = book.state.find(name, upstream.commit)
-    if held is not None and held.inputs == plan.inputs:
-        record = held
+    try:
+        upstream = obtain(row)
+    except IndexUnreachable:
+        raise
+    except (BadInput, Unavailable) as error:
+        book.notify(f"{name}: {error.message}")
+        record = _begun(book.state, name, row.commit, row.source, plan)
+        record = record.with_stage(Stage.CARRY, missing_record(error))
+        book.put(record)
+        return record, (Stage.CARRY,)
+    record = _begun(book.state, name, upstream.commit, upstream.source, plan)
     before = book.state.before(name, upstream.commit)
     work = Work(line, upstream, before, plan.expected, plan.smoke_unchanged)
     done: list[Stage] = []
@@ -206,27 +231,58 @@ def _work(
     return record, tuple(done)
 
 
+def _begun(state: State, name: str, commit: str, source: str, plan: Plan) -> Record:
+    """Return what is known of a ref with these inputs, to be gone on with."""
+    held = state.find(name, commit)
+    if held is not None and held.inputs == plan.inputs:
+        return held
+    newest = state.find(name)
+    told_to = newest.told_to if newest else {}
+    known = commit or (held.commit if held else "")
+    return Record(name, known, source, plan.inputs, told_to=told_to)
+
+
 @dataclass
 class _Book:
-    """The state in memory and in its file."""
+    """The state in memory and in its file, and whom to tell."""
 
     file: Path
     state: State
-    tell: Callable[[Record], None]
+    tellers: Mapping[str, Tell]
     notify: Notify
+    tried: set[str] = field(default_factory=set)
 
     def put(self, record: Record) -> None:
         """Write a record down."""
         self.state = self.state.put(record)
         write_state(self.file, self.state)
 
-    def tell_all(self) -> None:
-        """Pass on what was not yet; where that fails it is tried again at the next ref or run."""
-        for record in self.state.current:
-            if record.needs and not record.told:
-                try:
-                    self.tell(record)
-                except ToolError as error:
-                    self.notify(f"{record.ref} could not be told: {error.message}")
-                    continue
-                self.put(replace(record, told=True))
+    def tell(self, ref: str) -> None:
+        """Pass on what a ref asks of a person to each channel that does not have it.
+
+        Once a run: a channel that is away would else be asked at every ref.
+        """
+        record = self.state.find(ref)
+        if record is None or ref in self.tried:
+            return
+        self.tried.add(ref)
+        if not record.needs:
+            if record.told_to and not record.lacking:  # it is mended: a relapse is news
+                self.put(replace(record, told_to={}))
+            return
+        if record.told:
+            return
+        told = True
+        for channel, tell in self.tellers.items():
+            if record.was_told(channel):
+                continue
+            try:
+                tell(record)
+            except ToolError as error:
+                self.notify(f"{ref} could not be told: {error.message}")
+                told = False
+                continue
+            record = record.told_by(channel)
+            self.put(record)
+        if told:
+            self.put(replace(record, told=True))

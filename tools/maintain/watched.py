@@ -4,6 +4,7 @@ Nothing in it depends on when or how often a watch ran: the same upstream refs a
 give the same bytes, however often the runs that made them were interrupted.
 """
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -74,12 +75,14 @@ class StageRecord:
         summary: In one line.
         facts: What it found, by name, to compare with the ref before.
         needs: What it asks of a person.
+        remedy: How to get what this machine lacks; "" where it is not the machine that does.
     """
 
     result: Result
     summary: str
     facts: Mapping[str, str] = field(default_factory=dict)
     needs: tuple[Need, ...] = ()
+    remedy: str = ""
 
 
 @dataclass(frozen=True)
@@ -88,11 +91,14 @@ class Record:
 
     Attributes:
         ref: Its name.
-        commit: Its commit in the store.
+        commit: Its commit in the store, "" where it could not be brought there.
         source: Where it came from.
         inputs: A digest of series, overlay and kept resolutions; see :func:`inputs_digest`.
         stages: What came of each stage that was reached.
         told: Whether what it asks of a person was passed on.
+        told_to: By channel, a digest of the needs that were passed on there; "" stands for all
+            channels. A record that takes this one's place has it too, so that nothing is said
+            twice.
     """
 
     ref: str
@@ -101,6 +107,7 @@ class Record:
     inputs: str
     stages: Mapping[Stage, StageRecord] = field(default_factory=dict)
     told: bool = False
+    told_to: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def needs(self) -> tuple[Need, ...]:
@@ -114,6 +121,21 @@ class Record:
     def blocked(self) -> bool:
         """Whether the ref is not usable until a person did something."""
         return any(need.blocking for need in self.needs)
+
+    @property
+    def lacking(self) -> bool:
+        """Whether a stage is to be tried again."""
+        return any(held.result is Result.LACKING for held in self.stages.values())
+
+    def was_told(self, channel: str) -> bool:
+        """Return whether a channel has what it asks of a person now."""
+        return _digest(self.needs) in (self.told_to.get(channel), self.told_to.get(""))
+
+    def told_by(self, channel: str) -> "Record":
+        """Return this record with its needs passed on by a channel, and older ones forgotten."""
+        now = _digest(self.needs)
+        same = {name: held for name, held in self.told_to.items() if held == now}
+        return replace(self, told_to={**same, channel: now})
 
     def due(self, until: Stage) -> tuple[Stage, ...]:
         """Return the stages to do, in order, to take the ref as far as ``until``.
@@ -143,6 +165,11 @@ class Record:
         return any(
             _facts(self, stage) != _facts(before, stage) for stage in (Stage.CARRY, Stage.CONTRACT)
         )
+
+
+def _digest(needs: Iterable[Need]) -> str:
+    rows = json.dumps([vars(need) for need in needs], sort_keys=True)
+    return hashlib.sha256(rows.encode()).hexdigest()[:16]
 
 
 def _facts(record: Record, stage: Stage) -> Mapping[str, str]:
@@ -181,7 +208,7 @@ class State:
                 return earlier[-1]
         below = [
             (found, record)
-            for record in self.records
+            for record in reversed(self.records)  # of a tag that moved, the newest counts
             if (found := parse_ref(record.ref).version) is not None
             and (version is None or found < version)
         ]
@@ -194,7 +221,7 @@ class State:
         """
         rows = list(self.records)
         for at, held in enumerate(rows):
-            if (held.ref, held.commit) == (record.ref, record.commit):
+            if held.ref == record.ref and held.commit in ("", record.commit):
                 rows[at] = record
                 return State(tuple(rows))
         same = [held for held in rows if held.ref == record.ref]
@@ -249,12 +276,14 @@ def record_rows(records: Iterable[Record]) -> list[dict[str, Any]]:
             "source": record.source,
             "inputs": record.inputs,
             "told": record.told,
+            "told_to": dict(sorted(record.told_to.items())),
             "stages": {
                 stage.value: {
                     "result": held.result.value,
                     "summary": held.summary,
                     "facts": dict(sorted(held.facts.items())),
                     "needs": [{**vars(need), "stage": need.stage.value} for need in held.needs],
+                    "remedy": held.remedy,
                 }
                 for stage in Stage
                 if (held := record.stages.get(stage))
@@ -271,8 +300,15 @@ def _record(row: Mapping[str, Any]) -> Record:
             str(held["summary"]),
             {str(key): str(value) for key, value in held["facts"].items()},
             tuple(Need(**{**need, "stage": Stage(need["stage"])}) for need in held["needs"]),
+            str(held.get("remedy", "")),
         )
         for name, held in row["stages"].items()
     }
     ref, commit, source, inputs = (str(row[key]) for key in ("ref", "commit", "source", "inputs"))
-    return Record(ref, commit, source, inputs, stages, told=row["told"] is True)
+    told = row["told"] is True
+    if "told_to" in row:
+        told_to = {str(key): str(value) for key, value in row["told_to"].items()}
+        return Record(ref, commit, source, inputs, stages, told, told_to)
+    # Written before channels were told apart: what was told, all had been told.
+    record = Record(ref, commit, source, inputs, stages, told)
+    return record.told_by("") if told and record.needs else record

@@ -41,6 +41,10 @@ def watch_text(done: Watched) -> Group:
                 style = "bold red" if need.blocking else "yellow"
                 parts.append(Text(f"{record.ref}: {need.text}", style=style))
                 parts.append(Text(f"  {need.advice}"))
+    for record, stage in done.lacking:
+        held = record.stages[stage]
+        parts.append(Text(f"{record.ref} {stage}: {held.summary}", style="yellow"))
+        parts.append(Text(f"  {held.remedy}"))
     return Group(*parts)
 
 
@@ -65,6 +69,15 @@ def watch_data(done: Watched) -> dict[str, Any]:
             {"ref": record.ref, **vars(need), "stage": need.stage.value}
             for record in done.state.current
             for need in record.needs
+        ],
+        "lacking": [
+            {
+                "ref": record.ref,
+                "stage": stage.value,
+                "text": record.stages[stage].summary,
+                "advice": record.stages[stage].remedy,
+            }
+            for record, stage in done.lacking
         ],
         "untold": [record.ref for record in done.untold],
     }

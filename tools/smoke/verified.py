@@ -26,6 +26,8 @@ from tools.smoke.run_sets import run_set
 from tools.upstream.downloads import write_aside
 
 FILE = Path("tests") / "verified.json"
+# What a watch ran, beside its state: it does not change files of the project.
+WATCHED = Path("build") / "smokes.json"
 FORMAT = 1
 
 
@@ -175,6 +177,15 @@ class Verified:
             checks=report.checks,
         )
         return Verified({**self.cells, name: cell})
+
+    def joined(self, other: "Verified") -> "Verified":
+        """Return the cells of both records, of two with one name the younger."""
+        newer = {n: c for n, c in other.cells.items() if c.date > self._date(n)}
+        return Verified({**self.cells, **newer})
+
+    def _date(self, name: CellName) -> str:
+        cell = self.cells.get(name)
+        return cell.date if cell else ""
 
     def record_error(
         self, name: CellName, error: ToolError, content: str, commit: str, now: datetime.datetime

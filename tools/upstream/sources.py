@@ -55,7 +55,12 @@ class ReleaseRow:
 
 
 def obtain(
-    store: Store, ref: str, source: str = "auto", notify: Notify = lambda _line: None
+    store: Store,
+    ref: str,
+    source: str = "auto",
+    notify: Notify = lambda _line: None,
+    *,
+    commit: str = "",
 ) -> Upstream:
     """Return a ref's commit in the store, brought there if need be.
 
@@ -65,6 +70,8 @@ def obtain(
         source: ``auto`` (the store, then the index for a release, then git), ``index``, ``git``,
             or a path to a checkout, a bare repository or an sdist.
         notify: Told, in one line, what takes time.
+        commit: What ``git`` is known to have for a tag now: where the store has another commit, of
+            before the tag was moved, it is fetched anew. "" takes what the store has.
 
     Raises:
         BadInput: ``ref`` or ``source`` is malformed, or an archive is hostile.
@@ -78,7 +85,8 @@ def obtain(
     if source == "index":
         return _from_index(store, parsed, notify)
     if source == "git":
-        return _from_git(store, parsed, Remote.at(store.settings.git_url), "git", notify)
+        remote = Remote.at(store.settings.git_url)
+        return _from_git(store, parsed, remote, "git", notify, wanted=commit)
     return _from_path(store, parsed, source, notify)
 
 
@@ -233,10 +241,11 @@ def _from_git(
     notify: Notify,
     *,
     also_known: Sequence[str] = (),
+    wanted: str = "",
 ) -> Upstream:
     if source == "git":
         held = _held(store, ref, remote, notify)
-        if held is not None:
+        if held is not None and wanted in ("", held):
             return _fetched(store, ref, held, source)
     name = _name_of(source, remote, ref)
     try:

@@ -1,13 +1,20 @@
 """bisect, survival and watch from the command line: exit codes, output, and the state on disk."""
 
+import io
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tests.small_project import NEW, OLD, SmallProject
 from tests.unit.upstream.conftest import FakeIndex, index, sdist_of  # noqa: F401  (the fixture)
+from tools.cli import following
+from tools.errors import ToolError
+from tools.maintain.watch import Watched, Worked
+from tools.maintain.watched import Need, Record, Result, Stage, StageRecord, State
 
 RELEASES = {"1.0.0": OLD, "1.1.0": b"import os\n" + OLD, "2.0.0": NEW}
 SETTINGS = """
@@ -67,6 +74,47 @@ def test_a_watch_that_asks_nobody_ends_with_0_and_a_new_release_is_taken_up(
     assert third.returncode == 1
     assert "v2.0.0" in third.stdout
     assert "v1.0.0" not in third.stdout
+
+
+def test_a_machine_that_lacks_something_does_not_end_a_watch_with_0(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A runner without uv was green for ever."""
+    lacking = StageRecord(Result.LACKING, "uv is not installed", remedy="install uv")
+    waiting = StageRecord(Result.LACKING, "no wheel of 1.1.0")
+    need = Need(Stage.CARRY, "0001-one", "in conflict", "resolve it")
+    blocked = StageRecord(Result.FAILED, "1 conflict", needs=(need,))
+
+    def ends(stages: dict[Stage, StageRecord]) -> tuple[int, str, str]:
+        record = Record("v1.1.0", "a" * 40, "index", "0" * 64, stages, told=True)
+        done = Watched((Worked(record, tuple(stages), 1.0),), State((record,)))
+        with monkeypatch.context() as patch:
+            patch.setattr(following, "Project", lambda _source: project)
+            patch.setattr(following, "wanted_refs", lambda *_a, **_k: ())
+            patch.setattr(following, "inputs_digest", lambda *_a: "")
+            patch.setattr(following, "project_line", lambda *_a: None)
+            patch.setattr(following, "watch", lambda *_a, **_k: done)
+            out = io.StringIO()
+            patch.setattr(sys, "stdout", out)
+            code, said = 0, ""
+            try:
+                following.watch_command(as_json=True)
+            except ToolError as error:
+                code, said = error.exit_code, f"{error.message}: {error.hint}"
+        return code, said, out.getvalue()
+
+    settings = SimpleNamespace(root=tmp_path)
+    project = SimpleNamespace(
+        settings=settings, store=None, carrier=None, refs=lambda _refs: ["v1.1.0"]
+    )
+    assert ends({Stage.SMOKE: waiting})[0] == 0, "upstream has no wheel yet"
+    code, said, printed = ends({Stage.SMOKE: lacking})
+    assert code == 4
+    assert "v1.1.0 smoke first: uv is not installed: install uv" in said
+    assert json.loads(printed)["lacking"] == [
+        {"ref": "v1.1.0", "stage": "smoke", "text": "uv is not installed", "advice": "install uv"}
+    ]
+    assert ends({Stage.CARRY: blocked, Stage.SMOKE: lacking})[0] == 1, "a person comes first"
 
 
 def test_bisect_names_the_release(line: SmallProject) -> None:

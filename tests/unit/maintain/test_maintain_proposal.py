@@ -27,6 +27,7 @@ CARRIED = Carried(
 SAME = Comparison("aa", "aa", (), (), (Line("-", b"old neighbour\n"),))
 OTHER = Comparison("aa", "bb", (Line("+", b"x = 1\n"),), (), ())
 CLEAN = PatchOutcome("0001-a", "0001-a.patch", "d", Outcome.CLEAN, "merged by text")
+HALF = ContractReport((), ("m.py",), (), ("torch: the index is away",))
 NAME = CellName("v1.1.0", "cpu", "carried", "release")
 CELL = Cell({}, "2026-11-30T00:00:00Z", COMMIT, "w.whl", {}, True, 1.0, ())
 
@@ -36,7 +37,7 @@ def _proposal(
 ) -> Proposal:
     rebased = Rebased(CARRIED, moves or (Move(CLEAN, Action.KEPT, SAME),), {}, ("v1.0.0",))
     report = ContractReport(findings, ("m.py",))
-    return Proposal(rebased, Contracts(report, "v1.0.0", fresh), ())
+    return Proposal(rebased, Contracts(report, "v1.0.0", fresh), (Smoked(NAME, CELL, True),))
 
 
 def _finding(code: Code) -> Finding:
@@ -73,6 +74,15 @@ def test_what_only_drifted_needs_no_one() -> None:
             replace(_proposal(), smokes=(Smoked(NAME, replace(CELL, passed=False), True),)),
             "the smoke fails on cpu",
         ),
+        (replace(_proposal(), smokes=()), "no smoke of this very tree is on record"),
+        (
+            replace(_proposal(), smokes=(Smoked(NAME, CELL, False),)),
+            "no smoke of this very tree is on record",
+        ),
+        (
+            replace(_proposal(), contracts=Contracts(HALF, "v1.0.0", ())),
+            "the contract was checked in part: torch: the index is away",
+        ),
     ],
 )
 def test_a_person_must_look_at_the_rest(proposal: Proposal, reason: str) -> None:
@@ -92,7 +102,10 @@ def test_old_findings_and_an_old_smoke_are_told_but_no_reason() -> None:
     warning = _finding(Code.BASE_SIGNATURE)
     proposal = replace(
         _proposal(findings=(warning,)),
-        smokes=(Smoked(NAME, replace(CELL, passed=False), False),),
+        smokes=(
+            Smoked(NAME, CELL, True),
+            Smoked(replace(NAME, device="cuda"), replace(CELL, passed=False), False),
+        ),
     )
     assert proposal.mergeable_unattended
     assert "**failed** on 2026-11-30T00:00:00Z, of another carried commit" in rebase_markdown(

@@ -5,13 +5,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.unit.carry.conftest import Workshop, workshop  # noqa: F401  (the fixture)
 from tools.carry import Carrier, Outcome, read_resolutions
+from tools.maintain.payload import Payload, _signed, compare, payload
 from tools.maintain.rebase import Action, Move, Rebased, rebase
 from tools.maintain.refresh import refresh
 from tools.maintain.resolve import lay_out
 from tools.maintain.rewrite import with_applied
+from tools.merge.lines import hunks
 from tools.series import parse_patch, read_series
 from tools.upstream import Upstream, parse_ref
 
@@ -115,6 +119,53 @@ def test_what_needed_syntax_is_written_on_the_new_base(bench: Bench) -> None:
     assert [c.tree for c in carried] == before
     assert carried[1].outcomes[0].outcome is Outcome.CLEAN
     assert bench.rebase(new, [old, new]).files == {}
+
+
+def test_lines_in_another_order_are_another_payload(bench: Bench) -> None:
+    """Normed and then projected is not projected and then normed."""
+    norm, proj = b"    x = norm(x)\n", b"    x = proj(x)\n"
+    trees = [
+        bench.release(f"v9.0.{at}", run=RUN.replace(b"    y", lines + b"    y", 1)).tree
+        for at, lines in enumerate((b"", norm + proj, proj + norm))
+    ]
+    git = bench.workshop.git
+    found = compare(payload(git, trees[0], trees[1]), payload(git, trees[0], trees[2]))
+    assert found.before != found.after
+    assert [str(line) for line in found.lost] == [str(line) for line in found.gained]
+    assert len(found.lost) == 1, "what moved is shown"
+
+
+def test_lines_in_another_file_are_another_payload(bench: Bench) -> None:
+    git = bench.workshop.git
+    base = bench.workshop.release("v9.0.0", {"a.py": RUN, "b.py": RUN}).tree
+    added = RUN.replace(b"    y", b"    x += 1\n    y", 1)
+    a = bench.workshop.release("v9.0.1", {"a.py": added, "b.py": RUN}).tree
+    b = bench.workshop.release("v9.0.2", {"a.py": RUN, "b.py": added}).tree
+    found = compare(payload(git, base, a), payload(git, base, b))
+    assert found.before != found.after
+    assert [str(line) for line in (*found.lost, *found.gained)] == ["!file a.py", "!file b.py"]
+
+
+def test_a_followed_rename_is_shown_to_a_person(bench: Bench) -> None:
+    old = bench.release("v1.0.0")
+    new = bench.workshop.release("v1.1.0", {"table.py": TABLE, "moved.py": RUN})
+    bench.patch("0001-run", "v1.0.0", _double)
+    move = _only(bench.rebase(new, [old, new]))
+    assert (move.outcome.outcome, move.same_payload) == (Outcome.CLEAN, False)
+    assert [str(line) for line in move.comparison.gained] == ["!file moved.py"]
+
+
+@given(st.lists(st.sampled_from([b"a\n", b"b\n", b"\n", b"    c\n"]), min_size=1, max_size=5))
+def test_a_payload_does_not_depend_on_what_stands_around(lines: list[bytes]) -> None:
+    """Also where blank lines stand on one side or the other, and a diff may cut either."""
+    added = [*lines, b"end\n"]
+    found = set()
+    for before, after in (([], []), ([b"x\n"], [b"y\n"]), ([b"x\n", b"\n"], [b"\n", b"y\n"])):
+        (hunk,) = hunks([*before, *after], [*before, *added, *after])
+        assert hunk.a0 == hunk.a1
+        put = [*before, *added, *after][hunk.b0 : hunk.b1]
+        found.add(Payload(tuple(_signed([], put)), ()).digest)
+    assert len(found) == 1
 
 
 def test_what_text_carries_stays_unless_all_is_asked_for(bench: Bench) -> None:

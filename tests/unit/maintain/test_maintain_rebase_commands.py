@@ -11,7 +11,9 @@ import pytest
 from packaging.version import Version
 
 from tools.__main__ import main
+from tools.cli.common import Project
 from tools.settings import Settings
+from tools.smoke.verified import FILE, WATCHED, Cell, CellName, Facts, Verified, save
 from tools.upstream import Store
 from tools.upstream.archive import Snapshot, SourceFile
 
@@ -89,6 +91,16 @@ class Line:
             )  # fmt: skip
         (self.root / "patches/series").write_text("0001-table.patch\n0002-run.patch\n")
 
+    def prove(self, ref: str, file: Path) -> None:
+        """Put a smoke of the carried tree of a ref on a record."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(self.root)
+            project = Project()
+            commit = project.carrier.carry(project.obtain(ref)).commit
+        facts = Facts("0" * 64, "0" * 64, "5.0.0")
+        cell = Cell(facts, "2026-11-30T00:00:00Z", commit, "w.whl", {}, True, 1.0, ())
+        save(Verified({CellName(ref, "cpu", "carried", "release"): cell}), self.root / file)
+
     def run(self, *arguments: str) -> Done:
         """Run a command of ``python -m tools`` in this process, which spares the imports."""
         with pytest.MonkeyPatch.context() as patch:
@@ -111,7 +123,9 @@ def line(tmp_path: Path, user_git: Callable[..., str], capsys: pytest.CaptureFix
     return Line(tmp_path / "project", user_git, capsys)
 
 
-def test_what_only_drifted_may_be_merged_by_a_machine(line: Line) -> None:
+@pytest.mark.parametrize("record", [FILE, WATCHED])
+def test_what_only_drifted_may_be_merged_by_a_machine(line: Line, record: Path) -> None:
+    line.prove("v1.1.0", record)
     done = line.run(
         "rebase", "--to", "v1.1.0", "--json", "--body", "build/body.md", "--html", "page.html"
     )
@@ -170,7 +184,8 @@ def test_a_dry_run_shows_it_all_and_moves_nothing(line: Line) -> None:
     done = line.run("rebase", "--to", "v1.1.0", "--dry-run")
     assert done.returncode == 0, done.stderr
     assert "refreshed" in done.stdout
-    assert "may be merged unattended" in done.stdout
+    assert "no smoke of this very tree is on record" in done.stdout
+    assert "may be merged unattended" not in done.stdout
     assert "bot/rebase would change patches/0001-table.patch" in done.stderr
     assert line.git(line.root, "branch", "--list", "bot/*") == ""
     assert line.run("rebase", "--to", "v1.2.0", "--dry-run").returncode == 1

@@ -1,7 +1,7 @@
 """The watch over a small upstream: what is done, what is not done again, and who is told."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from rich.console import Console
 from tests.unit.carry.conftest import Workshop, workshop  # noqa: F401  (the fixture)
 from tools.carry import Carried, Carrier
 from tools.contract import Code, ContractReport, Finding, Severity
-from tools.errors import BadInput, Busy, CheckFailed, Unavailable
+from tools.errors import BadInput, Busy, CheckFailed, EnvironmentLacks, Unavailable
 from tools.maintain.stages import Line
 from tools.maintain.watch import Plan, Watched, due_refs, inputs_digest, wanted_refs, watch
 from tools.maintain.watched import (
@@ -54,6 +54,7 @@ class Town:
     told: list[Record] = field(default_factory=list)
     findings: dict[str, tuple[Finding, ...]] = field(default_factory=dict)
     failing: dict[str, Exception] = field(default_factory=dict)
+    hostile: dict[str, Exception] = field(default_factory=dict)
     bad_smokes: frozenset[str] = frozenset()
     unchecked: frozenset[str] = frozenset()
 
@@ -87,18 +88,37 @@ class Town:
         return Line(carry, contract, build, smoke)
 
     def offered(self) -> list[Offered]:
-        return [Offered(upstream.ref, "", "index") for upstream in self.upstreams.values()]
+        return [
+            Offered(found.ref, found.commit if found.ref.version is None else "", found.source)
+            for found in self.upstreams.values()
+        ]
 
-    def watch(self, until: Stage = Stage.SMOKE, **options: bool) -> Watched:
+    def obtain(self, row: Offered) -> Upstream:
+        if row.ref.name in self.hostile:
+            raise self.hostile[row.ref.name]
+        return self.upstreams[row.ref.name]
+
+    def watch(
+        self,
+        until: Stage = Stage.SMOKE,
+        tell: Mapping[str, Callable[[Record], None]] | None = None,
+        **options: bool,
+    ) -> Watched:
         self.asked.clear()
         return watch(
             self.file,
             Plan(self.offered(), until, inputs_digest(self.carrier), **options),
-            lambda row: self.upstreams[row.ref.name],
+            self.obtain,
             self.line(),
-            tell=self.told.append,
+            tell=self.told.append if tell is None else tell,
             notify=lambda _line: None,
         )
+
+    def edit(self) -> None:
+        """Change the series and nothing that it does."""
+        (patch,) = self.carrier.series.patches
+        again = replace(patch, body=f"{patch.body}\nMore.")
+        self.carrier = self.workshop.carrier(again)
 
 
 def _add_two(work: Path) -> None:
@@ -299,6 +319,112 @@ def test_a_person_who_could_not_be_told_is_told_later(town: Town) -> None:
     assert [record.ref for record in town.told] == ["v1.2.0"]
 
 
+def test_a_channel_that_is_away_does_not_make_the_others_repeat_themselves(town: Town) -> None:
+    """The webhook was posted to after every ref and again every night while GitHub said 403."""
+    posts: list[str] = []
+    tries: list[str] = []
+
+    def refused(record: Record) -> None:
+        tries.append(record.ref)
+        raise CheckFailed("GitHub answered 403")
+
+    town.findings = {ref: (finding("gone"),) for ref in ("v1.0.0", "v1.0.1", "v1.3.0")}
+    channels = {"webhook": lambda record: posts.append(record.ref), "github": refused}
+    done = town.watch(Stage.CONTRACT, channels)
+    assert posts == tries == list(RELEASES), "each once a run"
+    assert [record.ref for record in done.untold] == list(RELEASES)
+    town.watch(Stage.CONTRACT, channels)
+    town.edit()
+    again = town.watch(Stage.CONTRACT, channels)
+    assert len(again.worked) == len(RELEASES)
+    assert posts == list(RELEASES), "what was posted is posted no more"
+    assert tries == list(RELEASES) * 3
+    later: list[str] = []
+    done = town.watch(Stage.CONTRACT, {**channels, "github": lambda r: later.append(r.ref)})
+    assert (later, done.untold) == (list(RELEASES), ())
+    assert posts == list(RELEASES)
+
+
+def test_an_edit_of_the_series_tells_only_what_is_new(town: Town) -> None:
+    town.watch()
+    assert [record.ref for record in town.told] == ["v1.2.0"]
+    town.edit()
+    town.failing = {"carry v1.2.0": KeyboardInterrupt()}  # type: ignore[dict-item]
+    with pytest.raises(KeyboardInterrupt):
+        town.watch()
+    town.failing = {}
+    done = town.watch()
+    assert [w.record.ref for w in done.worked] == ["v1.2.0"]
+    assert done.untold == ()
+    assert len(town.told) == 1, "the same need is no news"
+
+
+def test_a_need_that_came_back_after_it_was_mended_is_told_again(town: Town) -> None:
+    """A branch moves: what was told of it before it was in order is news again."""
+    start = replace(town.upstreams["v1.0.0"], ref=parse_ref("main"), source="git")
+    broken = (finding("gone"),)
+    for at, (found, told) in enumerate(((broken, 1), (broken, 1), ((), 1), (broken, 2))):
+        made = town.workshop.release(f"v0.0.{at}", {"m.py": BASE + b"A = %d\n" % at})
+        town.upstreams = {"main": replace(start, commit=made.commit, tree=made.tree)}
+        town.findings = {"main": found}
+        assert len(town.watch(Stage.CONTRACT).worked) == 1
+        assert len(town.told) == told
+
+
+def test_a_state_of_before_channels_is_read_and_nothing_in_it_is_told_again(town: Town) -> None:
+    town.watch()
+    document = json.loads(town.file.read_bytes())
+    for row in document["refs"]:
+        del row["told_to"]
+        for stage in row["stages"].values():
+            del stage["remedy"]
+    town.file.write_text(json.dumps(document))
+    assert town.watch().worked == ()
+    town.edit()
+    done = town.watch(tell={"webhook": town.told.append})
+    assert [w.record.ref for w in done.worked] == ["v1.2.0"]
+    assert (len(town.told), done.untold) == (1, ())
+
+
+def test_a_ref_that_cannot_be_had_does_not_keep_the_watch_from_later_ones(town: Town) -> None:
+    """A hostile sdist, or a release gone from the index, once ended every watch there."""
+    town.hostile = {
+        "v1.0.0": BadInput("vllm-1.0.0.tar.gz: '../x' is refused", "do not use it"),
+        "v1.0.1": Unavailable("there is no v1.0.1"),
+    }
+    done = town.watch(Stage.CARRY)
+    assert [w.record.ref for w in done.worked] == list(RELEASES)
+    assert town.asked == ["carry v1.2.0", "carry v1.3.0"]
+    first, second = (w.record.stages[Stage.CARRY] for w in done.worked[:2])
+    assert (first.result, first.needs[0].advice) == (Result.FAILED, "do not use it")
+    assert (second.result, second.needs) == (Result.LACKING, ())
+    assert [record.ref for record in done.standing] == ["v1.0.0", "v1.2.0"]
+    assert [record.ref for record in town.told] == ["v1.0.0", "v1.2.0"]
+    town.watch(Stage.CARRY)
+    assert len(town.told) == 2
+    town.hostile = {"v1.0.1": IndexUnreachable("away")}
+    with pytest.raises(IndexUnreachable):
+        town.watch(Stage.CARRY)
+    town.hostile = {}
+    town.watch(Stage.CARRY)
+    records = read_state(town.file).records
+    assert [record.ref for record in records] == list(RELEASES), "one record each"
+    assert all(record.commit for record in records)
+
+
+def test_what_this_machine_lacks_is_told_from_what_upstream_has_not(town: Town) -> None:
+    town.failing = {
+        "build v1.0.0": Unavailable("no wheel of 1.0.0", "wait"),
+        "smoke v1.3.0": EnvironmentLacks("uv is not installed", "install uv"),
+    }
+    done = town.watch()
+    assert [(record.ref, stage) for record, stage in done.lacking] == [("v1.3.0", Stage.SMOKE)]
+    held = done.lacking[0][0].stages[Stage.SMOKE]
+    assert (held.result, held.remedy) == (Result.LACKING, "install uv")
+    town.failing = {}
+    assert town.watch().lacking == ()
+
+
 def test_a_second_watch_says_so_and_ends(town: Town) -> None:
     with FileLock(f"{town.file}.lock"), pytest.raises(Busy, match="another run holds the watch"):
         town.watch()
@@ -346,9 +472,11 @@ RECORDS = st.builds(
             st.text(),
             st.dictionaries(st.text(), st.text(), max_size=3),
             st.sampled_from([(), (NEED,)]),
+            st.sampled_from(["", "install uv"]),
         ),
     ),
     told=st.booleans(),
+    told_to=st.dictionaries(st.sampled_from(["", "webhook", "github"]), st.text(), max_size=3),
 )
 
 

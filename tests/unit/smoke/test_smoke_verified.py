@@ -125,6 +125,14 @@ def test_recording_one_cell_keeps_the_others() -> None:
     assert set(both.cells) == {NAME, stock}
 
 
+def test_of_two_records_the_younger_cell_counts() -> None:
+    other = CellName("v0.14.0", "cpu", "carried", "release")
+    later = Verified({}).record(NAME, report(), "newer", "beef", NOW + datetime.timedelta(days=1))
+    both = RECORD.joined(later.record(other, report(), "old", "beef", NOW))
+    assert [both.cells[name].commit for name in (NAME, other)] == ["beef", "beef"]
+    assert later.joined(RECORD) == later
+
+
 def test_a_saved_record_is_read_back_and_sorted(tmp_path: Path) -> None:
     file = tmp_path / "verified.json"
     older = CellName("v0.14.0", "cpu", "carried", "release")

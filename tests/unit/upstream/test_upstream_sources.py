@@ -169,6 +169,20 @@ def test_without_index_and_store_there_is_nothing_to_list(store: Store, index: A
 # Git --------------------------------------------------------------------------------------------
 
 
+def test_a_tag_that_was_moved_is_fetched_anew_where_that_is_known(
+    store: Store, upstream_git: Path, user_git: UserGit
+) -> None:
+    with_tags = with_git(store, str(upstream_git))
+    first = obtain(with_tags, "v1.0.3", "git")
+    old = commit_of(user_git, upstream_git, "v1.0.2")
+    user_git(upstream_git, "tag", "-f", "-a", "-m", "again", "v1.0.3", old)
+    assert obtain(with_tags, "v1.0.3", "git") == first, "nobody asked"
+    assert obtain(with_tags, "v1.0.3", "git", commit=first.commit) == first
+    moved = obtain(with_tags, "v1.0.3", "git", commit=old)
+    assert (moved.commit, moved.ref) == (old, first.ref)
+    assert obtain(with_tags, "v1.0.3", "git") == moved
+
+
 class HttpGit:
     """`git http-backend` behind a loopback server, or the files alone as a plain web server."""
 
