@@ -16,6 +16,20 @@ _STYLES = {CellState.CURRENT: "green", CellState.STALE: "yellow", CellState.MISS
 # Causes named for one cell; the rest is counted.
 _CAUSES = 2
 _CAUSE_LENGTH = 110
+# What stock upstream does, in words, the gravest first; what is in none of these is quoted.
+_SYMPTOMS = (
+    ("wrong tokens|^embeddings ", "**wrong answers to images and videos, without a word**"),
+    ("does not recognize this architecture", "does not know the model"),
+    ("failed to be inspected", "does not start (an import that its transformers lacks)"),
+    ("Could not load libtorchcodec", "does not start (where FFmpeg is not installed)"),
+    ("'sequence_lengths'", "does not start (`sequence_lengths`)"),
+    ("has no attribute 'input_norm'", "stops at images and videos (`input_norm`)"),
+    ("Config' object has no attribute 'vocab_size'", "MTP does not start on a saved config"),
+    ("WorkerProc initialization failed", "MTP does not start"),
+    ("USE_FP64_GUMBEL|Cannot inspect kernel", "MTP does not run"),
+    ("num_speculative_tokens must be provided", "MTP has no default number of drafts"),
+    ("validator 'validate_layer_type'", "refuses a config that lists the MTP layer"),
+)
 # What pydantic puts before the message of a validator.
 _PREFACE = re.compile(r"^\S*ValidationError: \d+ validation errors? for \S+ (Value error, )?")
 
@@ -99,8 +113,18 @@ def _told(item: Verification | None) -> str:
         for verdict, word in (("passed", "pass"), ("failed", "fail"), ("skipped", "skipped"))
         if counts[verdict]
     )
-    cause = causes(item.cell)
-    return (f"{numbers}: {cause}" if cause else numbers).replace("|", "\\|")
+    return ": ".join(filter(None, [symptoms(item.cell), numbers])).replace("|", "\\|")
+
+
+def symptoms(cell: Cell) -> str:
+    """Return in a few words what a user sees of a cell's faults, or "" where there are none."""
+    if cell.error:
+        return cell.error
+    faults = {c.detail for c in cell.checks if c.verdict is Verdict.FAILED}
+    found = [words for form, words in _SYMPTOMS if any(re.search(form, f) for f in faults)]
+    told = re.compile("|".join(form for form, _ in _SYMPTOMS))
+    found += sorted(_shortened(fault) for fault in faults if not told.search(fault))
+    return ", ".join(found[:_CAUSES])
 
 
 def _transformers(item: Verification) -> str:

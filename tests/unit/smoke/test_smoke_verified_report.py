@@ -3,7 +3,13 @@ import json
 import pytest
 from rich.console import Console
 
-from tools.report.verified import causes, verified_data, verified_markdown, verified_table
+from tools.report.verified import (
+    causes,
+    symptoms,
+    verified_data,
+    verified_markdown,
+    verified_table,
+)
 from tools.smoke.results import Check, Verdict
 from tools.smoke.verified import Cell, CellName, CellState, Facts, Standing
 from tools.smoke.verify import Verification
@@ -15,6 +21,9 @@ WRONG = [
 ]
 ERROR = Check("mtp", "text", Verdict.FAILED, "TypeError: f() | g()")
 SKIPPED = Check("mtp", "image", Verdict.SKIPPED, "refused")
+
+
+WRONGLY = "**wrong answers to images and videos, without a word**"
 
 
 def cell(*checks: Check, error: str = "") -> Cell:
@@ -59,13 +68,31 @@ def test_a_cell_that_could_not_run_says_why() -> None:
 def test_the_readme_table_has_stock_beside_carried() -> None:
     stock = [found("v1", cell(PASSED, *WRONG, ERROR), kind="stock")]
     carried = [found("v1", cell(PASSED, SKIPPED)), found("v2", cell(PASSED))]
-    told = "1 pass, 3 fail: wrong tokens (2); TypeError: f() \\| g() (1)"
+    told = f"{WRONGLY}, TypeError: f() \\| g(): 1 pass, 3 fail"
     assert verified_markdown(stock, carried).splitlines() == [
         "| release | transformers | stock wheel | carried wheel |",
         "|---|---|---|---|",
         f"| v1 | 5.8.0 | {told} | 1 pass, 1 skipped |",
         "| v2 | 5.8.0 | not run | 1 pass |",
     ]
+
+
+def test_a_known_fault_is_said_in_words_and_an_unknown_one_quoted() -> None:
+    def failing(*details: str) -> Cell:
+        return cell(*(Check("r", d, Verdict.FAILED, d) for d in details))
+
+    number = "x.ValidationError: num_speculative_tokens must be provided with"
+    assert symptoms(failing("never seen", number)) == (
+        "MTP has no default number of drafts, never seen"
+    )
+    # Two are named, the gravest first.
+    norm = "'X' object has no attribute 'input_norm'"
+    size = "'Exaone4_5_Config' object has no attribute 'vocab_size'"
+    assert symptoms(failing(number, size, "embeddings 1.1e+00 (five)", norm)) == (
+        f"{WRONGLY}, stops at images and videos (`input_norm`)"
+    )
+    assert symptoms(cell(PASSED, SKIPPED)) == ""
+    assert symptoms(cell(error="no wheel")) == "no wheel"
 
 
 def test_a_stale_cell_counts_for_nothing_in_the_readme() -> None:
