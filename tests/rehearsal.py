@@ -145,7 +145,7 @@ class Rehearsal:
             Plan(rows, until, inputs_digest(carrier)),
             lambda row: obtain_offered(self.project.store, row, _quiet),
             self._line(carrier),
-            tell=lambda _record: None,
+            tell={},
             notify=_quiet,
         )
         record = read_state(self.file).find(rows[-1].ref.name)

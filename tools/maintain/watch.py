@@ -92,7 +92,7 @@ def watch(
     obtain: Obtain,
     line: Line,
     *,
-    tell: Tell | Mapping[str, Tell],
+    tell: Mapping[str, Tell],
     notify: Notify,
 ) -> Watched:
     """Take every ref that is new, moved, unfinished or asks for a person through the line.
@@ -102,8 +102,8 @@ def watch(
         plan: What to do.
         obtain: Brings a ref into the store. One that is hostile or not to be had stops no other.
         line: How the stages are done.
-        tell: Given each record that asks something of a person, once; where there are several
-            channels, by their names. What fails is tried again in the next run.
+        tell: By the name of a channel, what is given each record that asks something of a person,
+            once. What fails is tried again in the next run.
         notify: Told what takes time.
 
     Raises:
@@ -115,8 +115,7 @@ def watch(
     with locked(file.with_name(f"{file.name}.lock"), 0, "the watch"):
         for left in file.parent.glob(f".{file.name}.*"):  # of a run that was killed
             left.unlink(missing_ok=True)
-        tellers = tell if isinstance(tell, Mapping) else {"": tell}
-        book = _Book(file, read_state(file), tellers, notify)
+        book = _Book(file, read_state(file), tell, notify)
         worked = []
         for row in plan.refs:
             if is_due(book.state, row, plan):

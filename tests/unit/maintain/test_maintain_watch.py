@@ -110,7 +110,7 @@ class Town:
             Plan(self.offered(), until, inputs_digest(self.carrier), **options),
             self.obtain,
             self.line(),
-            tell=self.told.append if tell is None else tell,
+            tell={"webhook": self.told.append} if tell is None else tell,
             notify=lambda _line: None,
         )
 
@@ -214,7 +214,7 @@ def test_a_conflict_that_is_recorded_as_expected_asks_nobody(town: Town) -> None
         Plan(town.offered(), Stage.SMOKE, inputs, expected),
         lambda row: town.upstreams[row.ref.name],
         town.line(),
-        tell=town.told.append,
+        tell={"webhook": town.told.append},
         notify=lambda _line: None,
     )
     assert [w.record.ref for w in done.worked] == ["v1.2.0"]
@@ -289,7 +289,7 @@ def test_a_commit_has_no_wheel_and_a_moved_branch_is_compared_with_its_last_comm
         found = {"v1.0.0": town.upstreams["v1.0.0"], "main": upstream}
         return watch(
             town.file, replace(plan, refs=rows), lambda row: found[row.ref.name], town.line(),
-            tell=town.told.append, notify=lambda _line: None,
+            tell={"webhook": town.told.append}, notify=lambda _line: None,
         )  # fmt: skip
 
     first = see(head).worked[-1].record
@@ -312,7 +312,9 @@ def test_a_person_who_could_not_be_told_is_told_later(town: Town) -> None:
 
     plan = Plan(town.offered(), Stage.CARRY, inputs_digest(town.carrier))
     obtain: Callable[[Offered], Upstream] = lambda row: town.upstreams[row.ref.name]  # noqa: E731
-    done = watch(town.file, plan, obtain, town.line(), tell=away, notify=lambda _line: None)
+    done = watch(
+        town.file, plan, obtain, town.line(), tell={"webhook": away}, notify=lambda _line: None
+    )
     assert [record.ref for record in done.untold] == ["v1.2.0"]
     assert len(done.worked) == 4, "the rest is done"
     town.watch(Stage.CARRY)

@@ -35,7 +35,7 @@ def see(following: Following, tmp_path: Path) -> Callable[[], Watched]:  # noqa:
             Plan(rows, Stage.BUILD, inputs_digest(following.carrier)),
             partial(obtain_offered, following.store, notify=lambda _line: None),
             project_line(following.carrier, following.store.settings, "cpu", lambda _line: None),
-            tell=lambda _record: None,
+            tell={},
             notify=lambda _line: None,
         )
 
