@@ -29,6 +29,11 @@ def model_cases() -> tuple[Case, ...]:
     )
 
 
+def hub_id(model: str) -> str:
+    """Return what the hub knows a model by; "" for a directory, and for no model."""
+    return "" if Path(model).is_dir() else model
+
+
 def weight_bytes(model: str) -> int:
     """Return the size of a local checkpoint's weights; 0 for one that is not a directory."""
     root = Path(model)
@@ -66,7 +71,7 @@ def smoke_model(
     }
     needs = None
     if device == "cuda":
-        needs = Needs(weight_bytes(model), "" if Path(model).is_dir() else model)
+        needs = Needs(weight_bytes(model), hub_id(model))
     progress(f"asking {model}")
     plain = _ask(server, arguments, needs)
     checks = [_answered("model", case, plain.steps[case.name]) for case in model_cases()]

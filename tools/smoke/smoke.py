@@ -21,7 +21,7 @@ from tools.smoke.engine import (
 )
 from tools.smoke.environment import engine_plan, environment, release_of
 from tools.smoke.golden import Golden
-from tools.smoke.model import smoke_model
+from tools.smoke.model import hub_id, smoke_model
 from tools.smoke.reference import NUMBERS_FILE, TIED_FILE, TOKENS_FILE
 from tools.smoke.results import Check, SmokeReport, Verdict
 from tools.smoke.runs import CPU_SPECULATES_FROM, RUNS, Run
@@ -70,7 +70,7 @@ def smoke(
     version = release_of(release, wheel)
     checks: list[Check] = []
     versions: Mapping[str, str] = {}
-    online = bool(model) and not Path(model).is_dir()
+    online = bool(hub_id(model))
     with (
         environment(plan, cache, progress) as place,
         engines(place, device, online=online) as server,

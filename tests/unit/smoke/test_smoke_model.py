@@ -80,3 +80,7 @@ def test_the_size_of_a_local_checkpoint_is_that_of_its_weights(tmp_path: Path) -
     (tmp_path / "config.json").write_bytes(b"{}")
     assert model.weight_bytes(str(tmp_path)) == 5
     assert model.weight_bytes("org/model") == 0
+
+
+def test_only_a_name_that_is_no_directory_is_asked_of_the_hub(tmp_path: Path) -> None:
+    assert [model.hub_id(m) for m in ("", str(tmp_path), "org/model")] == ["", "", "org/model"]
